@@ -1,7 +1,7 @@
 // A bounds-checked place in a span of hostile bytes.
 //
 // Nothing here allocates or throws. A read that does not fit leaves the cursor
-// where it was and says so.
+// unchanged and reports that.
 #pragma once
 
 #include <bit>
@@ -51,7 +51,7 @@ class Cursor {
   size_t left() const noexcept { return static_cast<size_t>(end_ - at_); }
   const std::byte* here() const noexcept { return at_; }
 
-  // Moves past `count` bytes and gives them; the caller has compared with left().
+  // Moves past `count` bytes and returns them; the caller has compared with left().
   Bytes take(size_t count) noexcept {
     Bytes taken(at_, count);
     at_ += count;

@@ -2,12 +2,12 @@
 //
 //     dense numbers    values: rows × count
 //     ragged numbers   values, and offsets: rows + 1
-//     dense bytes      data, and ends of the values: rows × count + 1; no ends where
+//     dense bytes      data, and ends of the values: rows × count + 1; no ends if
 //                      all values have one length
 //     ragged bytes     the same, and offsets: rows + 1 (in values)
 //
 // All offsets are int64 and begin with 0. Long byte strings are not copied: they
-// stay in the slab that was read, and the column holds on to it (BytesView).
+// stay in the slab that was read, and the column keeps it alive (BytesView).
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ class Growing {
   BlockRef block_;
 };
 
-// A byte string that lies in the column's own data (block 0) or in a slab.
+// A byte string in the column's own data (block 0) or in a slab.
 struct BytesView {
   const std::byte* data;  // null: at `offset` in the column's own data
   uint64_t offset;
@@ -116,7 +116,7 @@ inline void write_even_ends(int64_t* to, size_t count, size_t width) noexcept {
   for (size_t i = 0; i <= count; ++i) to[i] = static_cast<int64_t>(i * width);
 }
 
-// Where the value of one slot lies in one record: nowhere, in one piece of bytes, or
+// Where the value of one slot is in one record: nowhere, in one range of bytes, or
 // in the several values of a BytesList.
 struct Cell {
   static constexpr size_t kList = ~(~size_t{0} >> 1);
@@ -128,26 +128,26 @@ struct Cell {
   bool list() const noexcept { return (bytes_and_form & kList) != 0; }
 };
 
-// Fills the column of one slot, row after row. It does not count the rows: who
-// fills many columns side by side knows the number for all of them.
+// Fills the column of one slot, row after row. It does not count the rows: the
+// caller fills many columns together and knows the number for all of them.
 class ColumnBuilder {
  public:
-  // `columns` are filled side by side: the more, the less memory each begins with.
+  // `columns` are filled together: the more, the less memory each begins with.
   ColumnBuilder(const SlotSpec& spec, std::shared_ptr<Pool> pool, size_t columns);
 
   // Begins a new column.
   void start();
-  // The column of so many rows; begin a new one before adding to it again.
+  // The column of this many rows; begin a new one before adding to it again.
   Column finish(size_t rows);
 
-  // Adds `count` rows from `row` on, one from every `stride`-th cell; false where a
+  // Adds `count` rows from `row` on, one from every `stride`-th cell; false if a
   // value does not fit. Values have kPadding readable bytes after them. `slab` is
-  // what they lie in, or null: then everything is copied.
+  // the block that contains them, or null: then everything is copied.
   bool add_cells(const Cell* cells, size_t stride, size_t count, size_t row, const BlockRef& slab);
-  // Adds one row; false where the values do not fit, and then `problem()` says why.
+  // Adds one row; false if the values do not fit, and then `problem()` has the reason.
   bool add_feature(const FeatureView& feature, size_t row, const BlockRef& slab);
   // Adds one row of `count` values that a writer has: int64_t, float or Bytes. Strings are
-  // copied, and taken for valid UTF-8.
+  // copied, and assumed to be valid UTF-8.
   bool add_values(const void* values, size_t count, size_t row);
   // The default, or a hole at `row`.
   bool add_missing(size_t row);
@@ -169,8 +169,8 @@ class ColumnBuilder {
   bool wrong_count(size_t values) noexcept {
     return refuse({Fault::wrong_count, 0, count_, values});
   }
-  // Many rows of exactly one value; they give how many they added before a cell
-  // that is out of the ordinary.
+  // Many rows of exactly one value; they return the number of rows added before an
+  // exceptional cell.
   size_t add_one_int_each(const Cell* cells, size_t stride, size_t count);
   size_t add_one_float_each(const Cell* cells, size_t stride, size_t count);
   size_t add_short_bytes_each(const Cell* cells, size_t stride, size_t count);
@@ -187,7 +187,7 @@ class ColumnBuilder {
   void keep_ends();
   void extend_valid(size_t rows);
 
-  // What the columns before this one came to: the next one has room for as much from
+  // The sizes of the columns before this one: the next one has room for as much from
   // the start, since growing step by step would move everything twice.
   struct Sizes {
     size_t values;
@@ -199,8 +199,8 @@ class ColumnBuilder {
 
   const SlotSpec* spec_;
   size_t count_;
-  bool scalar_;  // exactly one value a row
-  Sizes first_;  // what a new column has room for before it has seen anything
+  bool scalar_;  // exactly one value per row
+  Sizes first_;  // what a new column has room for at first
   Sizes usual_;
   std::shared_ptr<Pool> pool_;
   Column column_;

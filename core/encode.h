@@ -5,14 +5,14 @@
 //     entry            0a E 0a K key… 12 F T L 0a P values…     (plan.h)
 //     list             0a E 0a K key… 12 S ( 0a F T L 0a P values… )…
 //
-// Entries come in the order of their keys' bytes, the key before its value, numbers
-// in one packed chunk; an empty list has its kind and no chunk (L = 0). That is what
-// protobuf's deterministic form is, and what TensorFlow's own parser is content with.
+// Entries are in the byte order of their keys, the key before its value, numbers
+// in one packed chunk; an empty list has its kind and no chunk (L = 0). That is
+// protobuf's deterministic form, and TensorFlow's own parser accepts it.
 //
-// Lengths stand before what they measure. Most are known at once; for the others
-// (N, M, and P of many integers) the room that they took last time is left, and
-// where they need another the bytes behind it are moved. Records of one writer are
-// alike, so that this is rare, and cheaper than to measure everything first.
+// Lengths precede what they measure. Most are known immediately; for the others
+// (N, M, and P of many integers) as much room as last time is reserved, and
+// if they need more or less, the bytes after it are moved. Records of one writer are
+// similar, so this is rare, and cheaper than measuring everything first.
 #pragma once
 
 #include <span>
@@ -24,9 +24,9 @@ namespace rekord {
 
 // The values of one slot in one row.
 struct SlotValues {
-  const void* values = nullptr;  // int64_t, float or Bytes, as the slot's kind says
+  const void* values = nullptr;  // int64_t, float or Bytes, according to the slot's kind
   size_t count = 0;
-  bool present = false;  // false: the key is left out
+  bool present = false;  // false: the key is omitted
 };
 
 // The steps of one slot in one row.
@@ -43,7 +43,7 @@ class WrittenColumns {
   // Of the slots that `plan` does not skip.
   WrittenColumns(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool);
 
-  // One cell a slot of the plan; false where a value is not what its slot declares.
+  // One cell per slot of the plan; false if a value does not match its slot.
   bool add(const SlotValues* cells);
   // The columns of all records since the last call.
   std::vector<Column> take();
@@ -58,7 +58,7 @@ class WrittenColumns {
   size_t rows_ = 0;
 };
 
-// What protobuf takes at the most. A longer record could be written, and never read.
+// The limit of protobuf. A longer record could be written, but never read.
 inline constexpr size_t kLargestPayload = 0x7fffffff;
 
 // Writes record after record to the end of a buffer.
@@ -67,9 +67,9 @@ class RecordWriter {
   // `steps` is null for Examples.
   RecordWriter(std::shared_ptr<const Plan> features, std::shared_ptr<const Plan> steps);
 
-  // Appends a record; one cell a slot, in the order of the plans. Gives false, and
-  // leaves `out` as it was, where the payload is larger than kLargestPayload.
-  // `located`, where not null, is a slot with one string; it becomes where in `out` that lies.
+  // Appends a record; one cell per slot, in the order of the plans. Returns false, and
+  // leaves `out` unchanged, if the payload is larger than kLargestPayload.
+  // `located`, if not null, is a slot with one string; it becomes its position in `out`.
   bool add(const SlotValues* cells, const StepValues* steps, bool framed, Growing<std::byte>& out,
            Pool& pool, size_t* located = nullptr);
 
@@ -78,7 +78,7 @@ class RecordWriter {
   const Plan& steps_plan() const noexcept { return *steps_plan_; }
 
  private:
-  // Everything about a slot that writing touches, side by side.
+  // Everything about a slot that writing touches, kept together.
   struct Lane {
     // The header for P = 0, and what P is added to; while all lengths fit one byte.
     std::array<uint64_t, Header::kMostWords> base{};
@@ -113,12 +113,12 @@ class RecordWriter {
   std::vector<StepSize> sizes_;
 };
 
-// A whole column, wherever it lies. Offsets begin anywhere and never fall.
+// A whole column, in any layout. Offsets start anywhere and never decrease.
 struct ColumnView {
   const int64_t* ints = nullptr;
   const float* floats = nullptr;
   // Byte strings: one by one, or end to end in `data` with one of the two arrays of
-  // ends (the first string lies between the first two).
+  // ends (the first string is between the first two).
   const Bytes* strings = nullptr;
   const std::byte* data = nullptr;
   const int64_t* ends = nullptr;
@@ -129,7 +129,7 @@ struct ColumnView {
   bool check_utf8 = false;           // strings are not known to be UTF-8
 };
 
-// The column of a feature list: one row a step, and where each record's steps begin.
+// The column of a feature list: one row per step, and where each record's steps begin.
 struct StepsView {
   ColumnView column;
   const int64_t* offsets = nullptr;
@@ -150,13 +150,13 @@ class ColumnWriter {
   };
 
   // Appends the records of the rows from `begin` to `end`, or fewer: it stops after the
-  // one with which `out` reaches `enough` bytes. `ends`, where not null, gets the end of
+  // one with which `out` reaches `enough` bytes. `ends`, if not null, gets the end of
   // each record in `out`, and `written` its values.
   Outcome write(std::span<const ColumnView> columns, std::span<const StepsView> steps, size_t begin,
                 size_t end, size_t enough, bool framed, Growing<std::byte>& out,
                 Growing<int64_t>* ends, WrittenColumns* written = nullptr);
 
-  // The first problem of all rows, before anything is written; rows is their number where
+  // The first problem of all rows, before anything is written; rows is their number if
   // there is none.
   Outcome check(std::span<const ColumnView> columns, std::span<const StepsView> steps, size_t rows);
 

@@ -30,10 +30,10 @@ inline constexpr uint32_t split_list = 1;      // a list in more than one piece
 inline constexpr uint32_t two_kinds = 2;       // a Feature with two kinds of list
 inline constexpr uint32_t entry_form = 4;      // an entry that is not one key and one value
 inline constexpr uint32_t entry_swapped = 8;   // an entry of two fields, not a key and then a value
-inline constexpr uint32_t unknown_top = 16;    // unknown fields beside the features: harmless
+inline constexpr uint32_t unknown_top = 16;    // unknown fields next to the features: harmless
 inline constexpr uint32_t unknown_inner = 32;  // others: inside them, groups, padded tags
 inline constexpr uint32_t duplicate_key = 64;  // an entry that a later one replaces (survey.h)
-inline constexpr int kinds = 7;                // how many bits there are
+inline constexpr int kinds = 7;                // number of bits
 }  // namespace odd
 
 // One Feature after protobuf's merging.
@@ -46,7 +46,7 @@ struct FeatureView {
 };
 
 // Copies the values of a Feature of the right kind. Never writes more than
-// `out` has room for; gives how many there were room and bytes for.
+// `out` has room for; returns the number of values that had room and bytes.
 size_t copy_ints(const FeatureView& feature, std::span<int64_t> out) noexcept;
 size_t copy_floats(const FeatureView& feature, std::span<float> out) noexcept;
 
@@ -129,7 +129,7 @@ class Walk {
       if (Problem problem = reader.tag(tag)) return problem;
       if (tag.padded) unknown(odd::unknown_inner);
       if (tag.wire != Wire::len) {
-        // TensorFlow cannot skip a group, not even beside the features.
+        // TensorFlow cannot skip a group, not even next to the features.
         unknown(depth == 0 && tag.wire != Wire::sgroup ? odd::unknown_top : odd::unknown_inner);
         if (Problem problem = reader.skip(tag)) return problem;
         continue;

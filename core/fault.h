@@ -23,7 +23,7 @@ enum class Fault : uint8_t {
   group,          // found: the tag that ends it, or 0 at the end of the bytes
   key_utf8,       // a map key is not UTF-8
   packed_floats,  // found: a length that is not a multiple of four
-  depth,          // found: how many levels are allowed
+  depth,          // found: number of levels allowed
   // A payload against a plan. `at` is the offset in the payload of the feature.
   missing,      // a required key is absent, or has no kind set
   wrong_kind,   // expected and found: Kind

@@ -1,8 +1,8 @@
-// Pieces from many places, put one behind another.
+// Concatenates pieces from many locations.
 //
-// Records in a random order lie anywhere in files far larger than the caches: each
-// copy would wait for memory by itself. So the first bytes of the pieces to come are
-// asked for while the ones before them are copied.
+// Records in a random order are anywhere in files far larger than the caches: each
+// copy would wait for memory by itself. So the first bytes of the next pieces are
+// prefetched while earlier ones are copied.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace rekord {
 
-// Copies the pieces to `out`, which has room for all of them. Gives their number, or that
-// of the first that cannot be read. Pieces of files that are mapped lie in `mappings`; the
+// Copies the pieces to `out`, which has room for all of them. Returns their number, or that
+// of the first that cannot be read. Pieces of mapped files are in `mappings`; the
 // caller has installed the SIGBUS guard if there are any.
 size_t gather(std::span<const Bytes> pieces, std::span<const Bytes> mappings,
               std::byte* out) noexcept;

@@ -18,7 +18,7 @@
 
 namespace rekord {
 
-// What is learnt from a number of things: the least and the greatest.
+// The least and the greatest of some values.
 template <class Number>
 struct Span {
   Number least = std::numeric_limits<Number>::max();
@@ -34,7 +34,7 @@ struct Span {
   }
 };
 
-// Features of one kind: how many, and how many values each had.
+// Features of one kind: their number, and the number of values in each.
 struct KindCount {
   uint64_t features = 0;
   Span<uint64_t> values;
@@ -61,7 +61,7 @@ struct Values {
 // One key over all payloads.
 struct KeyFacts {
   uint64_t records = 0;  // that have the key
-  Span<uint64_t> steps;  // how many, where it is a feature list
+  Span<uint64_t> steps;  // number of steps, if it is a feature list
   Values values;
   Kind other = Kind::unset;   // the first kind that is not values.first …
   uint64_t other_record = 0;  // … and the payload that had it, counted from 0
@@ -79,7 +79,7 @@ class Inference {
     uint64_t steps = 0;
     uint64_t stamp = 0;
   };
-  // In the order of the keys' bytes, whatever order the records have: it differs
+  // In the byte order of the keys, not in that of the records, which differs
   // from writer to writer and from run to run.
   using Keys = std::map<std::string, Key, std::less<>>;
 

@@ -1,9 +1,9 @@
 // Which message a payload holds.
 //
-// Nothing in a record says what it is, and the messages look alike: an
+// Nothing in a record declares its kind, and the messages are similar: an
 // ExampleListWithContext also parses as a SequenceExample, and almost anything
-// parses as an Example made of unknown fields. So the strictest reading goes
-// first, and a reading counts only where nothing in the payload contradicts it.
+// parses as an Example made of unknown fields. So the strictest reading is tried
+// first, and a reading counts only if nothing in the payload contradicts it.
 #pragma once
 
 #include "bytes.h"

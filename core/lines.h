@@ -3,7 +3,7 @@
 //     name,remark\n
 //     Ada,"said: ""no""\n      a quoted field may hold newlines and, doubled, quotes
 //     and left"\r\n            \r\n ends a row too
-//     \n                       an empty line is no row, but it is a line
+//     \n                       an empty line is a line, but not a row
 //     Bob,6" tall\n            a quote that does not open a field is a character
 //
 // A file is fed in blocks of any size: the state between two bytes is one of six.
@@ -28,7 +28,7 @@ struct TextRules {
 
 class RowScanner {
  public:
-  // The first byte to be fed lies at `offset`, on the line `line`, where a row may begin.
+  // The first byte to be fed is at `offset`, on the line `line`, where a row may begin.
   RowScanner(TextRules rules, uint64_t offset, uint64_t line);
 
   // Appends, for every row that begins in `block`, its first byte and its line.
@@ -61,7 +61,7 @@ class RowScanner {
   std::array<bool, 256> ends_field_{};
 };
 
-// What a field can be taken for. Numbers may stand between spaces.
+// The type that a field can have. Numbers may be surrounded by spaces.
 enum class FieldForm : uint8_t {
   missing,  // one of the words for it
   whole,    // fits int64
@@ -80,7 +80,7 @@ class FieldSurvey {
  public:
   FieldSurvey(TextRules rules, size_t columns, std::vector<std::string> missing);
 
-  // Looks at whole rows. One with another number of fields is counted and says nothing about
+  // Inspects whole rows. One with another number of fields is counted and ignored for the
   // columns. Once a column holds a text, its other fields count as texts, or as missing.
   void feed(Bytes rows);
 

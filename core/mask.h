@@ -1,7 +1,7 @@
 // The pixels of a PNG, from its inflated image data: unfiltered, counted, looked up, copied.
 //
-// Inflated image data are rows, from the top. Each has its filter in front, which says how its
-// bytes were made from the row above and the pixel to the left:
+// Inflated image data are rows, from the top. Each starts with its filter, which determines how its
+// bytes were computed from the row above and the pixel to the left:
 //
 //     | filter | row … | filter | row … | …
 //
@@ -11,7 +11,7 @@
 // An interlaced PNG has seven such images in a row, each of every n-th pixel (Adam7).
 //
 // Masks are flat: long runs of one class, and rows like the row above. After any of these
-// filters such places are runs of zeros, and eight zeros are eight pixels copied or filled in.
+// filters such areas are runs of zeros, and eight zeros are eight pixels copied or filled in.
 #pragma once
 
 #include <vector>
@@ -35,11 +35,11 @@ enum class PixelFault : uint8_t {
   form,    // no such depth, or no pixels at all
 };
 
-// How many bytes the image data of `form` has when inflated; 0 where it is no form, or has more
+// Size in bytes of the inflated image data of `form`; 0 if the form is invalid, or has more
 // than 2^62.
 uint64_t inflated_bytes(const PixelForm& form) noexcept;
 
-// How often each value occurs: `counts` has 2^bits places, 256 at the least. One channel.
+// How often each value occurs: `counts` has 2^bits places, at least 256. One channel.
 PixelFault count_pixels(Bytes inflated, const PixelForm& form, std::span<int64_t> counts);
 
 struct FoundPixel {
@@ -52,7 +52,7 @@ struct FoundPixel {
 // The first pixel, row by row, whose value has no nonzero byte in `allowed`. One channel, no fault.
 FoundPixel find_pixel(Bytes inflated, const PixelForm& form, Bytes allowed);
 
-// All samples, row by row, one byte each, or two (the higher one first) where `form` has 16 bits.
+// All samples, row by row, one byte each, or two (the higher one first) if `form` has 16 bits.
 // `out` has room for them.
 PixelFault copy_pixels(Bytes inflated, const PixelForm& form, std::span<std::byte> out);
 

@@ -1,13 +1,13 @@
-// The order of an epoch, computed and not stored: which record stands at a position.
+// The order of an epoch, computed and not stored: which record is at a position.
 //
-// A keyed permutation of [0, n) is a Feistel network on just as many bits as n - 1 has,
-// walked until the result is below n:
+// A keyed permutation of [0, n) is a Feistel network on exactly as many bits as n - 1 has,
+// repeated until the result is below n:
 //
-//     x = left | right         two halves, the right one a bit longer where the number is odd
+//     x = left | right         two halves, the right one a bit longer if the number is odd
 //     left  ^= scatter(right)  then  right ^= scatter(left)  then again, a dozen times
 //
-// Each round can be undone, so no two positions meet, whatever `scatter` does. Fewer
-// than two steps are walked on the average, since n is more than half of 2^bits.
+// Each round is invertible, so no two positions collide, whatever `scatter` does. Fewer
+// than two steps are needed on average, since n is more than half of 2^bits.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace rekord {
 
-// A key for each of the words that it is made of, such as a seed and an epoch.
+// A key derived from several words, such as a seed and an epoch.
 uint64_t order_key(std::span<const uint64_t> words) noexcept;
 
 class Permutation {
@@ -24,7 +24,7 @@ class Permutation {
   Permutation(uint64_t n, uint64_t key) noexcept;
 
   uint64_t operator()(uint64_t position) const noexcept;
-  // Where a value stands.
+  // The position of a value.
   uint64_t position_of(uint64_t value) const noexcept;
 
  private:
@@ -41,11 +41,11 @@ class Permutation {
   uint64_t keys_[kMostRounds];
 };
 
-// An order for places where neighbours are cheap to read together: remote or spinning.
+// An order for storage that reads neighbours cheaply: remote or spinning.
 //
 //     records   |block 0|block 1|block 2|…      blocks of `block` records, the last one shorter
-//     shuffled  |block 7|block 2|block 5|…      in an order of their own
-//     lanes     |---- lane 0 ----|-- lane 1 …   cut into as many parts as there were ranks
+//     shuffled  |block 7|block 2|block 5|…      in a random order
+//     lanes     |---- lane 0 ----|-- lane 1 …   divided into as many parts as there were ranks
 //     windows   records permuted inside each `window` blocks of a lane
 //
 // Position p is the (p div lanes)-th record of lane p mod lanes. It is a permutation of
@@ -66,9 +66,9 @@ class BlockOrder {
   uint64_t lanes_;
   uint64_t key_;
   Permutation blocks_;
-  uint64_t last_place_;  // where the last block, which may be shorter, stands among the others
+  uint64_t last_place_;  // the position of the last block, which may be shorter, among the others
   uint64_t last_size_;
-  // The window of the position before: its neighbours are in the same one.
+  // The window of the previous position: its neighbours are in the same one.
   uint64_t lane_ = ~uint64_t{0};
   uint64_t number_ = 0;
   Permutation inside_{1, 0};

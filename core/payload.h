@@ -1,4 +1,4 @@
-// Payloads as they are: one column of byte strings, whatever messages these are.
+// Undecoded payloads: one column of byte strings, whatever messages they are.
 #pragma once
 
 #include "columns.h"
@@ -7,10 +7,10 @@
 namespace rekord {
 
 // Has the interface of Decoder, but refuses nothing: a frame's checksum is all that is
-// known of its payload.
+// known about its payload.
 class PayloadDecoder {
  public:
-  // `skip`: rows are counted, and their payloads left where they are.
+  // `skip`: rows are counted, and their payloads are not copied.
   PayloadDecoder(bool skip, std::shared_ptr<Pool> pool)
       : spec_(spec(skip)), builder_(spec_, std::move(pool), 1) {
     start();

@@ -12,7 +12,7 @@
 //
 // While all lengths fit one byte, these K + 10 bytes are a constant plus P at four
 // known places. So they are kept as words, and one comparison for each eight bytes
-// proves key, kind and every length at once (Header::matches). What does not
+// verifies key, kind and every length together (Header::matches). What does not
 // match is not wrong, only less common, and is parsed.
 #pragma once
 
@@ -102,15 +102,15 @@ class Header {
 };
 
 // From a key to its slot: one multiplication and one probe. Nearly always without
-// collisions; keys that collide stand in the next places.
+// collisions; keys that collide go to the next positions.
 class Lookup {
  public:
   static constexpr uint32_t kNone = 0xffffffff;
 
   void build(const std::vector<SlotSpec>& slots);
 
-  // Reads eight bytes from `key`, even where it is shorter. The slot is a
-  // candidate: the caller compares the key, and asks `find` where it differs.
+  // Reads eight bytes from `key`, even if it is shorter. The slot is a
+  // candidate: the caller compares the key, and calls `find` if it differs.
   uint32_t candidate(const std::byte* key, size_t length) const noexcept {
     return table_[mix(key, length) * seed_ >> shift_];
   }
@@ -150,7 +150,7 @@ class Plan {
   const Lookup& lookup() const noexcept { return lookup_; }
   bool strict() const noexcept { return strict_; }
   // Whether a key that has no slot is refused. No column can have an empty name, so
-  // an empty key is nobody's.
+  // an empty key has no slot.
   bool refuses(std::string_view key) const noexcept { return strict_ && !key.empty(); }
 
  private:

@@ -1,4 +1,4 @@
-// Buffers that are used again once their last owner is gone.
+// Buffers that are reused after their last owner releases them.
 //
 // The first write to fresh memory costs more than decoding into it (the kernel
 // clears each page), so a buffer that a batch no longer needs goes to the next
@@ -36,11 +36,11 @@ class Block {
 
 using BlockRef = std::shared_ptr<Block>;
 
-// No machine has more; what is larger is refused as if memory had run out.
+// No machine has more; larger sizes are refused as if memory had run out.
 inline constexpr size_t kMostBlockBytes = ~size_t{0} >> 2;
 
-// Never waits: where no idle buffer fits, a new one is made. Only the bytes that
-// lie idle are limited. Safe to use from several threads.
+// Never waits: if no idle buffer fits, a new one is created. Only the bytes in
+// idle buffers are limited. Thread-safe.
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   // With `poison`, idle buffers are overwritten, so that a test sees who reads them.

@@ -38,7 +38,7 @@ class SequenceDecoder {
   void step(const FeatureView& view);
   void end_steps();
 
-  // Remembers a problem of the row, and where its feature stands.
+  // Records a problem of the row, and the position of its feature.
   void refuse(Problem problem, uint32_t slot, const FeatureView& view);
   void refuse_unknown(const Plan& plan, std::string_view key);
   void cut_to_rows() noexcept;

@@ -9,9 +9,9 @@
 //     mapping  |  page   |  page   |  page   |  page   |
 //                                  [zeros after the end][SIGBUS -> page of zeros]
 //
-// The handler returns normally: no stack frame is skipped, and a handler of somebody
-// else that called ours is not left half-way. Every other fault goes to the handler
-// that was installed before ours; where that is the default, the process ends as it
+// The handler returns normally: no stack frame is skipped, and another handler
+// that called ours is not interrupted. Every other fault goes to the handler
+// that was installed before ours; if that is the default, the process ends as it
 // would without us.
 #pragma once
 
@@ -24,9 +24,9 @@
 
 namespace rekord {
 
-// Installs the handler, or installs it again where somebody replaced it: to be called
+// Installs the handler, or installs it again if it was replaced: to be called
 // before every series of copies, since a framework may be loaded at any time. False
-// where it cannot be installed; mapped files must not be read then.
+// if it cannot be installed; mapped files must not be read then.
 bool install_sigbus_guard() noexcept;
 
 // While it lives, faults of this thread in any of these mappings are survived. Cannot be
@@ -42,7 +42,7 @@ class GuardedReads {
   // be read: what `to` holds is worthless then, and so is the mapping, which has a page
   // that is not of the file.
   bool copy(Bytes from, std::byte* to) noexcept {
-    // A lost page costs a fault, so that a long copy looks now and then whether to go on.
+    // A lost page costs a fault, so a long copy checks now and then whether to continue.
     for (; from.size() > kStrideBytes && !has_lost();
          to += kStrideBytes, from = from.subspan(kStrideBytes))
       copy_some(from.first(kStrideBytes), to);

@@ -11,7 +11,7 @@ struct Survey {
   Problem problem;        // why protobuf would refuse the payload
   uint32_t oddities = 0;  // what TensorFlow would read differently (odd::…)
   // For each bit of `oddities`, lowest first, the first feature that has it,
-  // where it belongs to one.
+  // if it belongs to one.
   std::array<std::string_view, odd::kinds> features;
 };
 

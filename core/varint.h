@@ -19,8 +19,8 @@ inline uint64_t join_groups(uint64_t x) noexcept {
   return ((x & 0x0fffffff00000000u) >> 4) | (x & 0x0fffffffu);
 }
 
-// One varint of exactly `length` bytes (1 to 10) at `at`; false where it is not one.
-// Reads eight bytes, so `at` needs padding behind it.
+// One varint of exactly `length` bytes (1 to 10) at `at`; false if it is not one.
+// Reads eight bytes, so `at` needs padding after it.
 inline bool decode_varint(const std::byte* at, size_t length, int64_t& out) noexcept {
   uint64_t word = load_le<uint64_t>(at);
   if (length <= 8) [[likely]] {
@@ -47,7 +47,7 @@ inline bool decode_varint(const std::byte* at, size_t length, int64_t& out) noex
   return true;
 }
 
-// How many varints end in these bytes.
+// The number of varints that end in these bytes.
 inline size_t count_varints(const std::byte* at, size_t bytes) noexcept {
   size_t count = 0;
   const std::byte* end = at + bytes;
@@ -60,8 +60,8 @@ inline size_t count_varints(const std::byte* at, size_t bytes) noexcept {
 inline constexpr size_t kBadVarint = ~size_t{0};
 
 // One way to decode all varints of a packed chunk into `out`, which has room for one
-// value a byte; gives how many there were, or kBadVarint. Reads up to eight bytes past
-// the end, so the chunk needs padding behind it.
+// value per byte; returns their number, or kBadVarint. Reads up to eight bytes past
+// the end, so the chunk needs padding after it.
 struct VarintImplementation {
   const char* name;
   size_t (*decode)(const std::byte* at, size_t bytes, int64_t* out) noexcept;

@@ -10,7 +10,7 @@
 //     3 SGROUP   fields up to the matching 4 EGROUP (only skipped here)
 //     5 I32      4 bytes
 //
-// A reader that meets a field it does not know skips it; so do we.
+// A reader skips fields that it does not know; so do we.
 #pragma once
 
 #include "bytes.h"
@@ -31,8 +31,8 @@ struct Tag {
 inline constexpr int kDeepest = 100;
 
 // A walk over one message. Offsets in problems are counted from `origin`, the
-// first byte of the payload, whatever message inside it is being walked; `depth`
-// is how many messages that one lies inside of.
+// first byte of the payload, even inside a nested message; `depth`
+// is the nesting level of the message.
 class Reader {
  public:
   Reader(Bytes message, const std::byte* origin, int depth = 0) noexcept

@@ -9,8 +9,8 @@
 namespace rekord {
 
 // `owner` outlives the array. What Python calls int64 is C's long on some systems
-// and long long on others, and NumPy tells the two apart by type though not by
-// dtype: arrays are handed out as what users mean.
+// and long long on others, and NumPy distinguishes the two by type but not by
+// dtype: arrays have the type that users expect.
 template <class Item>
 nanobind::object array_over(Item* data, size_t count, nanobind::handle owner) {
   namespace nb = nanobind;

@@ -20,7 +20,7 @@ class Buffer {
     return {static_cast<const std::byte*>(view_.buf), static_cast<size_t>(view_.len)};
   }
 
-  // A part of the bytes, cut to what there is.
+  // A part of the bytes, truncated to what exists.
   Bytes part(size_t begin, size_t end) const noexcept {
     const size_t size = static_cast<size_t>(view_.len);
     end = end < size ? end : size;

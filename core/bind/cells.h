@@ -1,8 +1,8 @@
-// One value of a row as stored values, where that takes no thought.
+// One value of a row as stored values, in the simple cases.
 //
-// What is common and plain is read here: exact Python and NumPy types of the declared
-// kind, within the declared bounds. Everything else, and everything that is to be
-// refused, is left to Python (codec/rows.py), which knows the words for it.
+// Common, plain values are read here: exact Python and NumPy types of the declared
+// kind, within the declared bounds. Everything else, and everything that must be
+// refused, is left to Python (codec/encode.py), which has the messages.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,7 +14,7 @@
 
 namespace rekord {
 
-// Memory for the values of one row, all given back at once.
+// Memory for the values of one row, all released together.
 class Arena {
  public:
   void* take(size_t bytes) {
@@ -55,7 +55,7 @@ struct RowField {
   uint32_t first = 0;  // of its slots
   uint32_t slots = 1;
   Rule rule = Rule::none;
-  std::vector<int64_t> dims;  // of its shape, -1 where a size varies
+  std::vector<int64_t> dims;  // of its shape, -1 if a size varies
   int64_t low = 0;            // of ints
   int64_t high = 0;
   float low_float = 0;  // of floats, where `ranged`
@@ -93,10 +93,10 @@ class CellReader {
  public:
   explicit CellReader(const NumpyTypes& types) noexcept : types_(types) {}
 
-  // The value as the cell of the field's one slot; false where it needs Python's judgement.
+  // The value as the cell of the field's one slot; false if Python must decide.
   bool read(const RowField& field, PyObject* value, Held& held, SlotValues& cell) const;
 
-  // A whole array of steps; false where each step must be looked at.
+  // A whole array of steps; false if each step must be inspected.
   bool read_steps(const RowField& field, PyObject* value, Held& held, size_t count,
                   std::vector<SlotValues>& steps) const;
 

@@ -1,4 +1,4 @@
-// Where the payloads of one scanned stretch lie. Opaque to Python but for its length.
+// Where the payloads of one scanned range are. Opaque to Python except for its length.
 #pragma once
 
 #include <vector>

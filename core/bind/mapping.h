@@ -1,4 +1,4 @@
-// A file in memory as the system maps it, for native code alone.
+// A memory-mapped file, for native code only.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,7 +8,7 @@
 
 namespace rekord {
 
-// Python cannot look into it: the file may be cut, and a read of what is cut off is
+// Python cannot access it: the file may be truncated, and reading beyond its end is
 // only safe inside a GuardedReads.
 class Mapping {
  public:

@@ -9,7 +9,7 @@
 
 namespace rekord {
 
-// (values, offsets or None, valid or None) of each slot; None where the plan skips it.
+// (values, offsets or None, valid or None) of each slot; None if the plan skips it.
 nanobind::list columns_to_list(const Plan& plan, std::vector<Column>&& columns);
 
 template <class Item>

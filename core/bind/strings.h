@@ -23,7 +23,7 @@ class StringColumn {
   StringColumn pack(Pool& pool) const;
 
   const BlockRef& data() const noexcept { return data_; }
-  // Written when they are first asked for, where all strings have one length. Needs the GIL.
+  // Written on first use, if all strings have one length. Needs the GIL.
   const BlockRef& ends() const;
 
  private:

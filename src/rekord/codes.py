@@ -1,4 +1,4 @@
-"""The registry: every code that rekord can say, with the one line that it says first.
+"""The registry: every code of rekord, with its title, the first line of its message.
 
 The letter is the family and decides which error class is raised (`errors.error`). Each code has a page,
 `docs/errors/<CODE>.md`, that `rekord explain CODE` shows. A code is never reused for another meaning.
@@ -63,7 +63,7 @@ CODES: dict[str, str] = {
     "F103": "file ends inside a record header",
     "F104": "file ends inside a record",
     "F105": "record claims an impossible length",
-    # F11x and F12x: something else, where a record file was expected
+    # F11x and F12x: something else instead of a record file
     "F110": "file is a Git LFS pointer, not a record file",
     "F111": "file is an HTML page, not a record file",
     "F112": "file is a Parquet file, not a record file",
@@ -119,7 +119,7 @@ CODES: dict[str, str] = {
     "E327": "record is larger than 2 GiB",
     "E328": "JPEG encoding needs a quality",
     "E329": "image file cannot be read",
-    # E33x: images that are not whole, or not what they should be
+    # E33x: images that are incomplete or invalid
     "E330": "image is empty",
     "E331": "image is truncated",
     "E332": "image is corrupt",
@@ -169,7 +169,7 @@ CODES: dict[str, str] = {
     "E388": "NaN is in no bucket",
     # E395 to E399: records of which no others can be made
     "E395": "feature vector has a value that is not a finite number",
-    # D4xx: records that are not what the schema declares
+    # D4xx: records that do not match the schema
     "D401": "required feature is missing",
     "D402": "feature has the wrong number of values",
     "D403": "feature has the wrong kind",
@@ -182,7 +182,7 @@ CODES: dict[str, str] = {
     "D409": "image cannot be decoded",
     "D410": "image has too many pixels to decode",
     "D411": "stored mask does not contain class ids",
-    # X5xx: datasets and the places they live in
+    # X5xx: datasets and their storage
     "X501": "no such file or folder",
     "X502": "no record files here",
     "X503": "cannot be read",
@@ -224,7 +224,7 @@ CODES: dict[str, str] = {
     "X537": "TFDS feature has no equivalent in a schema",
     "X538": "tf.data pipeline failed",
     "X539": "elements of a dataset cannot become rows",
-    # X54x: what `salvage` met
+    # X54x: damage found by `salvage`
     "X540": "no intact record found",
     "X541": "shard has fewer records than the manifest lists",
     # X545 to X549: what `check` needs of a dataset and of the disk
@@ -236,7 +236,7 @@ CODES: dict[str, str] = {
     "X549": "TFDS dataset is not stored as TFRecords",
     # X552 to X554: classes of records
     "X552": "records have no class",
-    # X555 to X557: places elsewhere
+    # X555 to X557: remote storage
     "X555": "remote storage cannot be reached",
     "X556": "access to remote storage was denied",
     "X557": "remote file arrived incomplete",
@@ -244,7 +244,7 @@ CODES: dict[str, str] = {
     "X560": "value cannot be written in this format",
     "X561": "image has no known format",
     "X562": "classes of records contradict each other",
-    # X565 to X569: datasets made of others
+    # X565 to X569: datasets derived from others
     "X565": "no records to write",
     # X575 to X577: training
     "X575": "checkpoint is corrupt",
@@ -344,7 +344,7 @@ CODES: dict[str, str] = {
     "H788": "two splits share rows",
     "H789": "rows are duplicated",
     "H790": "file contains records but is skipped because of its name",
-    # H80x to H83x: what the doctor says
+    # H80x to H83x: diagnoses of the doctor
     "H801": "file is compressed but its name does not say so",
     "H802": "file name indicates compression but the file is not compressed",
     "H803": "copy of the file is truncated",
@@ -384,7 +384,7 @@ CODES: dict[str, str] = {
 
 
 def page(code: str) -> str | None:
-    """The text of a code's page, or None where there is no such code."""
+    """The text of a code's page, or None if the code does not exist."""
     if code not in CODES:
         return None
     return files("rekord").joinpath("error_pages").joinpath(f"{code}.md").read_text(encoding="utf-8")

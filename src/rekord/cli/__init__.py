@@ -1,1 +1,1 @@
-"""The command line: one small file a verb, and what they share."""
+"""The command line: one small module per verb, and what they share."""

@@ -107,7 +107,7 @@ def check_with_progress(
 
 
 class FindingPrinter:
-    """Prints findings and sums them up: which are listed, with how many details."""
+    """Prints findings and a summary: which are listed, with how many details."""
 
     def __init__(self, names: dict[str, str], max_findings: int | None) -> None:
         self._names = names
@@ -127,7 +127,7 @@ class FindingPrinter:
         self._exact = True
 
     def lines(self, finding: Finding) -> list[list[StyledText]]:
-        """The lines of a finding; none where it is only counted."""
+        """The lines of a finding; none if it is only counted."""
         self._count(finding)
         if not self._has_room(finding):
             self._unlisted[finding.code] += 1

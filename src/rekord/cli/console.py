@@ -106,7 +106,7 @@ def discard_stdout() -> None:
 
 @contextmanager
 def _wrap_stdout_errors() -> Iterator[None]:
-    """Turn errors of stdout into `OutputError`, to tell them from those of files. A closed pipe passes."""
+    """Turn errors of stdout into `OutputError`, to distinguish them from those of files. A closed pipe passes."""
     try:
         yield
     except BrokenPipeError:
@@ -251,7 +251,7 @@ def shorten_paths(folder: str, paths: Iterable[str]) -> dict[str, str]:
 def align_columns(
     rows: Sequence[Sequence[str]], alignment: str, *, separators: Sequence[str] | None = None
 ) -> list[str]:
-    """Rows of cells as lines; `alignment` has `<` or `>` per column, `separators` what stands between two columns."""
+    """Rows of cells as lines; `alignment` has `<` or `>` per column, `separators` the text between two columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     between = ["", *(separators or ["  "] * (len(alignment) - 1))]
     return [

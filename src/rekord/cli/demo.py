@@ -267,7 +267,7 @@ def _train(tour: DemoTour, dataset: str, *, epochs: int, image_size: str | None 
 
 
 def _stop_on_failure(exit_code: int) -> None:
-    """End the tour where a verb failed, which has reported it, or was interrupted."""
+    """End the tour if a verb failed, which has reported it, or was interrupted."""
     if exit_code == 130:
         raise KeyboardInterrupt
     if exit_code:

@@ -16,7 +16,7 @@ PixelField: TypeAlias = "npt.NDArray[np.floating[Any]]"  # a number for each pix
 
 
 class DemoCanvas:
-    """An image while it is painted: pixels of 0 to 1, and chance of its own, so that it is always the same."""
+    """An image while it is painted: pixels from 0 to 1, and its own random numbers, so that it is always the same."""
 
     def __init__(self, side: int, seed: tuple[int, ...]) -> None:
         self.side = side
@@ -30,7 +30,7 @@ class DemoCanvas:
         return float(self.chance.uniform(low, high))
 
     def turned(self, x: float, y: float, degrees: float = 0.0) -> tuple[PixelField, PixelField]:
-        """The places of all pixels, as seen from a point that is turned: to its right, and below it."""
+        """The coordinates of all pixels relative to a rotated point: to its right, and below it."""
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         right, below = self.x - x, self.y - y
         return right * cos + below * sin, below * cos - right * sin
@@ -44,7 +44,7 @@ class DemoCanvas:
         strength: float = 1.0,
         soft: float = 1.0,
     ) -> None:
-        """Paint where the distance is negative, by a light for each pixel; the edge is `soft` pixels wide."""
+        """Paint where the distance is negative, with a light value per pixel; the edge is `soft` pixels wide."""
         touched = distance < soft / 2
         rows, columns = np.flatnonzero(touched.any(1)), np.flatnonzero(touched.any(0))
         if not len(rows):
@@ -77,7 +77,7 @@ class DemoCanvas:
 
 
 def ellipse_distance(right: PixelField, below: PixelField, wide: float, high: float) -> PixelField:
-    """The distance from an ellipse with these half axes; near its edge, where it counts, exact enough."""
+    """The distance from an ellipse with these half axes; accurate near its edge, where it matters."""
     distance: PixelField = (np.hypot(right / wide, below / high) - 1) * min(wide, high)
     return distance
 
@@ -91,7 +91,7 @@ def box_distance(right: PixelField, below: PixelField, wide: float, high: float,
 
 
 def triangle_distance(right: PixelField, below: PixelField, wide: float, high: float) -> PixelField:
-    """The distance from a triangle that stands on its base, the middle of which is the point looked from."""
+    """The distance from a triangle that stands on its base; the centre of the base is the origin."""
     slope = (np.abs(right) * high - (below + high) * wide) / math.hypot(wide, high)
     distance: PixelField = np.maximum(slope, below)
     return distance
@@ -107,7 +107,7 @@ def union_distance(*distances: PixelField) -> PixelField:
 
 SCENE_CLASSES = ("background", "tree", "house", "balloon", "car")
 SCENE_SIDE = 128
-IGNORED = 255  # in a mask: the rim of an object, where nobody can say what a pixel is
+IGNORED = 255  # in a mask: the rim of an object, where the class of a pixel is ambiguous
 
 OBJECT_CLASSES = ("circle", "cross", "square", "stripes")
 OBJECT_SIDE = 64
@@ -125,7 +125,7 @@ _PALETTE = {
 
 
 def draw_scenes(folder: str, count: int) -> int:
-    """Landscapes in `images/`, and what each of their pixels shows in `masks/`; how many bytes that is."""
+    """Landscapes in `images/`, and the class of each of their pixels in `masks/`; returns their size in bytes."""
     written = 0
     for number in range(count):
         scene = _draw_scene(number)
@@ -136,7 +136,7 @@ def draw_scenes(folder: str, count: int) -> int:
 
 
 def draw_objects(folder: str, count: int) -> int:
-    """Painted signs, each in the folder of its class; how many bytes that is."""
+    """Painted signs, each in the folder of its class; returns their size in bytes."""
     written = 0
     for number in range(count):
         name = OBJECT_CLASSES[number % len(OBJECT_CLASSES)]
@@ -145,7 +145,7 @@ def draw_objects(folder: str, count: int) -> int:
 
 
 def write_file(path: str, data: bytes) -> int:
-    """Write a file, and the folders above it; how many bytes it has. What goes wrong is said as always."""
+    """Write a file, and create its folders; returns its size in bytes. Failures are reported as usual."""
     from rekord.storage.local import LOCAL
 
     LOCAL.make_folder(os.path.dirname(path))
@@ -182,7 +182,7 @@ def _draw_scene(number: int) -> DemoScene:
     standing = [_TREE, _HOUSE, _CAR, int(canvas.chance.choice([_TREE, _HOUSE, _CAR]))]
     feet = sorted(canvas.between(horizon + 8, SCENE_SIDE - 6) for _ in standing)
     for kind, foot in zip(canvas.chance.permutation(standing), feet, strict=True):
-        # What is nearer stands lower in the image, is larger, and hides what is behind it.
+        # Nearer objects are lower in the image, larger, and hide the ones behind them.
         scale = 0.75 + 0.65 * (foot - horizon) / (SCENE_SIDE - horizon)
         x = canvas.between(12, SCENE_SIDE - 12)
         shape = {_TREE: _draw_tree, _HOUSE: _draw_house, _CAR: _draw_car}[int(kind)](canvas, x, foot, scale)
@@ -200,7 +200,7 @@ def _mark_class(mask: npt.NDArray[np.uint8], shape: PixelField, kind: int) -> No
 
 
 def _draw_landscape(canvas: DemoCanvas) -> float:
-    """Sky, hills and a meadow; where the meadow begins."""
+    """Draw sky, hills and a meadow; returns where the meadow begins."""
     side, between = canvas.side, canvas.between
     horizon = between(0.42, 0.56) * side
     high = np.array([between(0.25, 0.5), between(0.45, 0.65), between(0.75, 0.95)], np.float32)

@@ -152,7 +152,7 @@ def _format_example(example: RecordExample, names: dict[str, str], key: str | No
     parts = (
         [] if example.key is None else [f"{truncate(escape_controls(key or ''))} {escape_controls(str(example.key))}"]
     )
-    # For a changed record the place in B: that is the one to inspect, and JSON has both.
+    # For a changed record the location in B: that is the one to inspect, and JSON has both.
     place = example.b or example.a
     if place is not None:
         parts.append(f"{names.get(place.path, escape_controls(place.path))} record {place.record:,}")

@@ -38,7 +38,7 @@ RecordsOption: TypeAlias = Annotated[
 
 
 def resolve_target(verb: str, out: str | None, options: EditOptions) -> EditTarget:
-    """The place of the new dataset."""
+    """The path of the new dataset."""
     from rekord.verbs.edit.common import resolve_edit_target
 
     if (out is None) == (not options.replace):

@@ -41,7 +41,7 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
         what = f"`{path}` has no option `{truncate(escape_controls(option))}`"
         return error("U601", what, likely=f"a typo of `{near}`" if near else None, do=help_line)
     if command is group and "command" in failure.message.lower():
-        # Click gives no more than the sentence; the name is the first word that is not an option.
+        # Click only has the sentence; the name is the first word that is not an option.
         verb = next((word for word in arguments if not word.startswith("-")), "")
         visible = [name for name, each in group.commands.items() if not each.hidden]
         near = closest_match(verb, visible)
@@ -90,7 +90,7 @@ def is_data_error(failure: RekordError, codes: Collection[str] = _DATA_ERROR_COD
 
 @contextmanager
 def report_bad_data(codes: Collection[str], *, as_json: bool, left: str) -> Iterator[None]:
-    """End with exit code 1 where the data is bad; `left` describes what was written or kept."""
+    """End with exit code 1 if the data is bad; `left` describes what was written or kept."""
     try:
         yield
     except RekordError as failure:

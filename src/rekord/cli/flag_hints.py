@@ -54,7 +54,7 @@ def set_running_verb(group: Any, command: Any, values: Mapping[str, Any] | None 
 
 
 def translate_error(failure: RekordError) -> RekordError:
-    """A copy of an error whose advice holds on the command line; the error itself where no verb runs."""
+    """A copy of an error with advice for the command line; the error itself if no verb is running."""
     running = _running.get()
     if running is None:
         return failure
@@ -208,7 +208,7 @@ def _long_name(param: Any) -> str:
 
 
 def _format_flag(flags: Mapping[str, Any], name: str, value: object) -> str | None:
-    """A flag with its value, or with what its help calls the value; None where the option cannot mean this."""
+    """A flag with its value, or with the placeholder from its help; None if the option cannot mean this."""
     if value is False and f"no_{name}" in flags:
         return _long_name(flags[f"no_{name}"])
     param = flags.get(name)
@@ -254,7 +254,7 @@ def _literal(code: str) -> object:
 
 
 def _find_value_end(text: str, start: int) -> int:
-    """Where the Python expression ends that begins here; `start` where none does, as in `give key=, or …`."""
+    """The end of the Python expression that begins here; `start` if there is none, as in `give key=, or …`."""
     if text.startswith("lambda", start):
         return (text.find(", or ", start) + len(text) + 1) % (len(text) + 1)
     if text[start : start + 1] in _CLOSING:
@@ -267,7 +267,7 @@ def _find_value_end(text: str, start: int) -> int:
 
 
 def _find_end(text: str, start: int) -> int:
-    """The place after the bracket that closes the one at `start`."""
+    """The position after the bracket that closes the one at `start`."""
     waiting: list[str] = []
     quote = ""
     for at in range(start, len(text)):

@@ -168,7 +168,7 @@ class PayloadMessage:
 
 
 def parse_message(payload: bytes, *, kind: str | None = None, file_kind: PayloadKind | None = None) -> PayloadMessage:
-    """The message in a payload. `kind` forces a message type, and raises where the payload is not one.
+    """The message in a payload. `kind` forces a message type, and raises if the payload is not one.
 
     `file_kind` is the kind of the first records of the file: a SequenceExample without steps looks like an Example,
     and only the other records show what it is.
@@ -286,7 +286,7 @@ _MAX_SHOWN_FEATURES = 1000
 
 
 Texts: TypeAlias = "Mapping[str, Callable[[int], str]]"
-"""By key, how to print a number that stands for something else, such as a time."""
+"""By key, how to print a number that represents something else, such as a time."""
 
 
 def format_message(message: PayloadMessage, texts: Texts | None = None) -> list[list[StyledText]]:

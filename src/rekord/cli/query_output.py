@@ -211,7 +211,7 @@ def _json_values(column: Any) -> list[Any]:
 
 
 def _make_json_converter(kind: Any) -> Callable[[Any], Any] | None:
-    """The conversion of values of a type to JSON; None where they need none."""
+    """The conversion of values of a type to JSON; None if they need none."""
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind) or _is_text(kind):
         return None
     if pa.types.is_float32(kind) or pa.types.is_float16(kind):
@@ -266,7 +266,7 @@ def _to_short_number(value: float) -> float | None:
 
 
 def _bytes_to_json(value: bytes) -> str | dict[str, str]:
-    """Bytes as text where they are UTF-8, otherwise in base64, in an object that no text looks like."""
+    """Bytes as text if they are UTF-8, otherwise in base64, in an object that cannot be mistaken for text."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -304,7 +304,7 @@ def format_table(answer: QueryResult, rows: int, terminal: bool) -> tuple[list[l
 
 
 def _shrink_columns(widths: list[int], width: int) -> None:
-    """Narrow the widest columns until a line fits into `width`; 0 is no limit."""
+    """Narrow the widest columns until a line fits `width`; 0 means no limit."""
     while width and sum(widths) + len(_COLUMN_SEPARATOR) * (len(widths) - 1) > width:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= _MIN_CELL_WIDTH:

@@ -65,7 +65,7 @@ def show(
 
 
 def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
-    """By record key, how to print its numbers, where the schema in the manifest defines it, as for times."""
+    """By record key, how to print its numbers, if the schema in the manifest defines it, as for times."""
     import os
 
     from rekord.dataset.manifest import read_manifest

@@ -32,7 +32,7 @@ def run_process() -> int:
 
 
 def _exit_now(number: int, frame: FrameType | None) -> None:
-    """End the process at once, when there is nothing to clean up."""
+    """End the process immediately, when there is nothing to clean up."""
     if sys.stderr is not None:
         os.write(2, b"interrupted\n")  # not through a buffer, whose own write this may interrupt
     os._exit(_INTERRUPTED)

@@ -262,12 +262,12 @@ def _resolve_source(
         optional_masks=True if optional_masks else None,
     )
     made = build_source(found, overrides)
-    # Record files are described by what lies next to them, which `prepare_conversion` looks for.
+    # Record files are described by files next to them, which `prepare_conversion` looks for.
     return out, found.path if found.kind == "records" else made
 
 
 def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:
-    """Refuse options for masks where the source has none."""
+    """Refuse options for masks if the source has none."""
     for option, value in given.items():
         if value is not None and conversion.job.layout.name != "deeplab":
             raise error(
@@ -280,7 +280,7 @@ def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -
 
 
 def _format_heading(conversion: Conversion) -> str:
-    """What was detected: the source, the layout, and the splits where they come from the source."""
+    """What was detected: the source, the layout, and the splits if they come from the source."""
     job = conversion.job
     place = getattr(job.source, "root", "")
     name = {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)

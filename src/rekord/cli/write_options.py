@@ -76,7 +76,7 @@ def parse_names(text: str | None) -> tuple[str, ...]:
 
 
 def parse_optional_names(text: str | None) -> list[str] | None:
-    """Names separated by commas, or None where the option was not given."""
+    """Names separated by commas, or None if the option was not given."""
     return None if text is None else list(parse_names(text))
 
 
@@ -99,7 +99,7 @@ def parse_classes(text: str | None) -> int | tuple[str, ...] | None:
 
 
 def parse_ignore(text: str | None) -> int | None:
-    """The id of pixels without a class; None where there is none."""
+    """The id of pixels without a class; None if there is none."""
     if text is None or text == "none":
         return None
     if text.isascii() and text.isdigit() and len(text) < 10:
@@ -108,7 +108,7 @@ def parse_ignore(text: str | None) -> int | None:
 
 
 def read_colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
-    """A JSON object: `{"128,64,0": 3}` gives the class id of each colour."""
+    """A JSON object: `{"128,64,0": 3}` maps each colour to a class id."""
     if path is None:
         return None
     expected = 'a JSON object of class ids by colour, such as {"128,64,0": 3}'
@@ -161,7 +161,7 @@ def make_ratio_parser(option: str, *, do: str) -> Callable[[object], float]:
 
 @dataclass(frozen=True)
 class FileFunction:
-    """A callable of a Python file, identified by the text of the whole file: what it calls may have changed too."""
+    """A callable in a Python file, identified by the text of the whole file: functions it calls may change too."""
 
     func: Callable[[Mapping[str, Any]], Any]
     args: tuple[str]  # the digest of the file, which makes it part of the plan
@@ -376,7 +376,7 @@ def _parse_hash(text: str) -> Transform:
 
 
 def _parse_one_hot(text: str) -> Transform:
-    """`label`, or `label=10` where the number of classes is unknown."""
+    """`label`, or `label=10` if the number of classes is unknown."""
     from rekord.transforms import one_hot
 
     if "=" not in text:

@@ -30,7 +30,7 @@ from rekord.storage.router import ROUTED_STORAGE
 
 _POSITIONS = 1 << 16
 _WINDOW_BYTES = 2 << 20
-"""Bytes that are read, verified, hashed and written at once."""
+"""Bytes that are read, verified, hashed and written per step."""
 _IDLE_BYTES = 16 << 20
 
 
@@ -265,7 +265,7 @@ class RecordCopier:
             with suppress(RekordError):
                 columns = assemble_columns(self._plan, batch.take(), len(ids))
         if columns is None:
-            # Again, with a decoder that knows where each record lies, for the location of the error.
+            # Again, with a decoder that knows the offset of each record, for the location of the error.
             gathered = self._records.shards.gather(ids, self._pool)
             columns = BatchDecoder(self._plan, self._pool).decode(gathered)
         return pa.table({f"index:{name}": column_to_arrow(column) for name, column in columns.items()})
@@ -278,7 +278,7 @@ def _find_unique_shards(shards: Ids) -> list[int]:
 
 
 def _take_index_rows(index: ShardIndex, names: Sequence[str], numbers: Ids) -> pa.Table:
-    """Rows of an index; a zero-copy slice where they are consecutive."""
+    """Rows of an index; a zero-copy slice if they are consecutive."""
     chunks = numbers // CHUNK_RECORDS
     used = _find_unique_shards(chunks)
     table = pa.Table.from_batches([index.columns(number, names) for number in used])

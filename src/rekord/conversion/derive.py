@@ -308,7 +308,7 @@ class _DerivationRun:
         return shard.done
 
     def _link_or_copy(self, source: str, target: str) -> None:
-        """A link is complete at once; where links are impossible, the file is copied."""
+        """A link is complete immediately; if links are impossible, the file is copied."""
         staging = self._staging
         staging.remove_file(target)
         if not staging.storage.link(source, target):

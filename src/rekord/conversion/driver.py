@@ -110,7 +110,7 @@ class Conversion:
 
 
 def convert(conversion: Conversion, watch: ConversionListener | None = None) -> ConversionResult:
-    """Run a conversion, or what is left of it."""
+    """Run a conversion, or the rest of it."""
     job = conversion.job
     aim = OutputTarget(
         out=conversion.out,
@@ -390,7 +390,7 @@ class _ConversionRun:
         """Encode a part again whose frames were lost; the result must be the same."""
         if self._has_dependent_parts or number in self._rebuilt_parts:
             # What was computed from all parts together would have to be computed again, which the next run does; and
-            # a third attempt does not repair what is lost twice.
+            # a third attempt does not repair what was lost twice.
             for kind in ("spent", "done"):
                 self.staging.remove_file(self.staging.map_path(number, kind))
             raise error(
@@ -651,14 +651,14 @@ def _encode_block_list(shards: Sequence[CompletedShard]) -> bytes:
 
 
 def commit(transaction: Transaction, staging: Staging) -> str | None:
-    """Publish the dataset in place of an older one; the folder in which files of others were left."""
+    """Publish the dataset in place of an older one; returns the folder in which files of others were left."""
     transaction.commit(staging.out)
     staging.remove()
     return remove_replaced(transaction)
 
 
 def remove_replaced(transaction: Transaction) -> str | None:
-    """Remove older datasets that were moved aside; the folder of one in which files of others were left."""
+    """Remove replaced datasets; returns the folder of one that contains files of others."""
     storage = transaction.storage
 
     def remove(folder: str) -> str | None:
@@ -681,7 +681,7 @@ def remove_dataset(storage: Storage, folder: str) -> str | None:
             if exists(storage, path):
                 storage.remove(path)
         remove_tree(storage, ours)
-        # Last: without it, nothing says which other files are part of the dataset.
+        # Last: without it, nothing identifies the other files of the dataset.
         storage.remove(manifest_path(folder))
     if storage.list(folder):
         return folder

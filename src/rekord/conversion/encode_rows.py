@@ -62,7 +62,7 @@ class BadRows:
     def reject(self, failure: RekordError, place: Location) -> None:
         """Record a bad row, or raise its error."""
         known = failure.location
-        # An image's own file says more than the list that names it; otherwise the location is that of the row.
+        # An image's own file is more specific than the list that names it; otherwise the location is that of the row.
         if known.path is None or place.path is None or known.path == place.path:
             row = known.row if place.row is None else place.row
             line = place.line if known.line is None else known.line
@@ -145,7 +145,7 @@ class TransformedLayout:
 
 
 _PIECE_BYTES = 8 << 20
-"""Bytes of frames that are passed on at once."""
+"""Bytes of frames that are passed on together."""
 
 _PROGRESS_SECONDS = 0.2
 

@@ -150,7 +150,7 @@ def build_plan(job: ConversionJob, facts: SourceFacts) -> ConversionPlan:
 def digest_function(function: Callable[..., Any]) -> str:
     """A digest of a function: of its source and the values that it carries.
 
-    For an imported function the source of the whole module counts, since what it calls there may have changed too.
+    For an imported function the source of the whole module counts, since functions that it calls may change too.
     For one defined in the script that runs, only its own source counts: the script around it may change.
     """
     digest = hashlib.sha256()
@@ -177,7 +177,7 @@ def _describe_value(value: Any, depth: int) -> Iterator[str]:
         yield str(len(value))
         members = [*value, *value.values()] if isinstance(value, dict) else value
         if _SCALAR_TYPES.issuperset(map(type, members)):
-            yield repr(value)  # at once: it may be a long list
+            yield repr(value)  # immediately: it may be a long list
             return
         for one in members:
             yield from _describe_value(one, depth + 1)

@@ -60,7 +60,7 @@ class PlannedShard:
     end: int
     by_records: bool
     buckets: tuple[OutputBucket, ...]  # that hold its rows
-    segments: tuple[RowSlice, ...]  # shuffled: where the rows of the split lie
+    segments: tuple[RowSlice, ...]  # shuffled: where the rows of the split are
 
     def within(self, bucket: OutputBucket, lengths: Any) -> tuple[int, int]:
         """Which rows of a bucket belong to this shard, given their frame lengths."""

@@ -25,7 +25,7 @@ MIN_DEFERRED_BYTES = 16 << 10
 
 
 class BlobInFile(NamedTuple):
-    """A value of a row that is the content of a file, and where it lies in the row's frame."""
+    """A value of a row that is the content of a file, and its position in the row's frame."""
 
     path: str
     offset: int
@@ -33,7 +33,7 @@ class BlobInFile(NamedTuple):
 
 
 def defer_blobs(encoded: EncodedRows, blobs: Sequence[BlobInFile | None]) -> None:
-    """Leave out of the frames what lies in these files."""
+    """Omit the contents of these files from the frames."""
     frames = memoryview(encoded.frames).cast("B")
     kept: list[memoryview] = []
     done = begin = 0
@@ -51,7 +51,7 @@ def defer_blobs(encoded: EncodedRows, blobs: Sequence[BlobInFile | None]) -> Non
 
 
 def read_deferred_blob(path: bytes, hole: memoryview) -> bool:
-    """Read the bytes of a file that a frame left out; False if the file no longer has that many."""
+    """Read the bytes of a file that a frame omits; False if the file no longer has that many."""
     try:
         with open(path, "rb", buffering=0) as file:
             return fill_buffer(file, hole) == len(hole)
@@ -79,7 +79,7 @@ def iter_windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 RUN_BYTES = 32 << 20
-"""How many bytes of frames make a run: what is sorted in memory at once, and gathered at once."""
+"""Bytes of frames per run: what is sorted, and gathered, in memory at a time."""
 
 _WRITE_BYTES = 4 << 20
 
@@ -88,18 +88,18 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class DeferredBlobs:
-    """File contents that frames leave out: at most one stretch per frame, read again when shards are written."""
+    """File contents that frames omit: at most one range per frame, read again when shards are written."""
 
-    at: IntArray  # where in the frame
-    n_bytes: IntArray  # how much; 0 where nothing is left out
-    paths: list[Any]  # str; bytes as the index has them; None where nothing is left out
+    at: IntArray  # position in the frame
+    n_bytes: IntArray  # length; 0 if nothing is omitted
+    paths: list[Any]  # str; bytes as in the index; None if nothing is omitted
 
     def take(self, order: IntArray) -> DeferredBlobs:
         return DeferredBlobs(self.at[order], self.n_bytes[order], [self.paths[i] for i in order.tolist()])
 
 
 def concat_deferred_blobs(holes: list[DeferredBlobs | None], rows: list[int]) -> DeferredBlobs | None:
-    """The holes of rows that came in several pieces."""
+    """The holes of rows that came in several chunks."""
     if not any(holes):
         return None
     all_of = [
@@ -115,14 +115,14 @@ def concat_deferred_blobs(holes: list[DeferredBlobs | None], rows: list[int]) ->
 
 @dataclass(slots=True, eq=False)
 class EncodedRows:
-    """Rows as frames, in the order in which they were read."""
+    """Rows as frames, in reading order."""
 
     frames: Any  # a buffer
     lengths: IntArray  # of the frames, in bytes
     splits: npt.NDArray[np.uint8]
-    keys: HashArray | None = None  # of the order, where rows are shuffled
-    strata: HashArray | None = None  # of the class, where splits wait for all rows to be counted
-    hashes: HashArray | None = None  # of the split, likewise
+    keys: HashArray | None = None  # sort key, if rows are shuffled
+    strata: HashArray | None = None  # hash of the class, if splits wait until all rows are counted
+    hashes: HashArray | None = None  # hash for the split, likewise
     index: dict[str, Any] | None = None  # Arrow arrays by column
     holes: DeferredBlobs | None = None
 
@@ -132,12 +132,12 @@ class EncodedRows:
 
     @property
     def stored(self) -> IntArray:
-        """How many bytes of each frame are in `frames`."""
+        """The number of bytes of each frame in `frames`."""
         return self.lengths if self.holes is None else self.lengths - self.holes.n_bytes
 
 
 class SplitSegment(msgspec.Struct, frozen=True, array_like=True):
-    """Rows of one split that follow each other in a part's index, in their order."""
+    """Consecutive rows of one split in a part's index, in order."""
 
     split: int
     first: int
@@ -146,23 +146,23 @@ class SplitSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CompletedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a part when it is finished."""
+    """What is known about a finished part."""
 
-    rows: int  # that were read, the rejected ones too
+    rows: int  # read, including rejected ones
     records: int
     rejected: int
     remarks: int
     spill_bytes: int
     index_bytes: int
     index_crc: int
-    digest: str  # of the frames, in the order in which they were read
+    digest: str  # of the frames, in reading order
     segments: list[SplitSegment]
 
 
 class RowDigest:
     """A checksum of rows as they were read: equal rows, in the same order, give the same text.
 
-    Each frame ends with a checksum of its payload, so that what a hole leaves out counts as well.
+    Each frame ends with a checksum of its payload, so the contents of holes count as well.
     """
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class RowDigest:
         self._crc = 0
 
     def add(self, encoded: EncodedRows) -> None:
-        # A checksum of checksums: frames arrive in pieces of the same sizes whenever a source is read again.
+        # A checksum of checksums: frames arrive in chunks of the same sizes whenever a source is read again.
         own = int(_core.crc32c(encoded.frames))
         self._crc = int(_core.crc32c(self._crc.to_bytes(4, "little") + own.to_bytes(4, "little")))
         self._records += encoded.rows
@@ -182,7 +182,7 @@ class RowDigest:
 
 
 class SpillWriter:
-    """Takes the encoded rows of a part; `finish` returns what goes into its `.done` file."""
+    """Accepts the encoded rows of a part; `finish` returns what goes into its `.done` file."""
 
     def __init__(self, staging: Staging, part: int, *, sort: bool) -> None:
         self._staging = staging
@@ -202,7 +202,7 @@ class SpillWriter:
         return self._digest.spilled_bytes
 
     def add(self, encoded: EncodedRows) -> None:
-        """Take rows. Without sorting, frames go to disk at once, and only their lengths and keys are kept."""
+        """Add rows. Without sorting, frames are written immediately, and only their lengths and keys are kept."""
         self._digest.add(encoded)
         if not self._sort:
             self._write(encoded.frames)
@@ -230,7 +230,7 @@ class SpillWriter:
         )
 
     def discard(self) -> None:
-        """Give up: the next attempt starts with a new file, and may need the space that this one took."""
+        """Discard the spill: the next attempt starts with a new file, and may need the space of this one."""
         self._file.discard()
 
     def _write(self, frames: Any) -> None:
@@ -274,14 +274,14 @@ class SpillWriter:
     def _note(self, joined: EncodedRows, order: IntArray | None, begin: int) -> None:
         taken = joined if order is None else _take_rows(joined, order)
         offsets = begin + np.cumsum(taken.stored) - taken.stored
-        # Splits come one after another where rows are sorted, else there is one, or they are not known yet.
+        # Splits are contiguous if rows are sorted; otherwise there is one, or they are not known yet.
         self._segments += _build_segments(taken.splits, taken.lengths, self._records)
         self._records += taken.rows
         self._batches.append(build_index_batch(taken, offsets))
 
 
 def _build_segments(splits: Any, lengths: IntArray, first_row: int) -> list[SplitSegment]:
-    """The segments of rows whose splits come one after another."""
+    """The segments of rows whose splits are contiguous."""
     return [
         SplitSegment(split, first_row + first, end - first, int(lengths[first:end].sum()))
         for split, first, end in _iter_equal_runs(splits)
@@ -300,14 +300,14 @@ def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
 
 
 def build_index_batch(rows: EncodedRows, offsets: IntArray) -> pa.RecordBatch:
-    """The index rows for rows that lie at `offsets`."""
+    """The index rows for rows at `offsets`."""
     columns = {"offset": offsets, "length": rows.lengths, "split": rows.splits}
     for name, values in (("key", rows.keys), ("stratum", rows.strata), ("hash", rows.hashes)):
         if values is not None:
             columns[name] = values
     arrays = {name: pa.array(values) for name, values in columns.items()}
     if rows.holes is not None:
-        # As the system has them: a name on the disk need not be UTF-8.
+        # As the system has them: a file name need not be UTF-8.
         paths = [None if path is None else os.fsencode(path) for path in rows.holes.paths]
         arrays["hole"] = pa.array(paths, pa.large_binary())
         arrays["hole_at"] = pa.array(rows.holes.at)
@@ -341,7 +341,7 @@ def read_part_index(path: str) -> pa.Table | None:
         return None
     except OSError as failure:
         if failure.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise  # it is whole, and cannot be opened now
+            raise  # it is complete, but cannot be opened now
         return None
 
 
@@ -369,7 +369,7 @@ def _concat_rows(waiting: list[EncodedRows]) -> EncodedRows:
 
 
 def _compute_order(rows: EncodedRows) -> IntArray:
-    """By split, then by key; rows that are equal in both stay in the order of reading."""
+    """By split, then by key; rows that are equal in both stay in reading order."""
     if rows.keys is None:
         return np.argsort(rows.splits, kind="stable")
     return np.lexsort((rows.keys, rows.splits))
@@ -433,7 +433,7 @@ def compute_split_edges(tables: Callable[[], Iterator[pa.Table]], rule: SplitRul
 
 
 def _compute_split_ranks(rule: SplitRule, rows: int) -> Any:
-    """Of the first row of each split after the first."""
+    """The rank of the first row of each split after the first."""
     return np.cumsum(rule.shares(rows))[:-1]
 
 
@@ -464,7 +464,7 @@ def _iter_strata(table: pa.Table) -> Iterator[tuple[int, HashArray]]:
 
 
 def _iter_stratum_rows(table: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Each class of a table, and where its rows are: sorted once, since classes may be as many as rows."""
+    """Each class of a table, and where its rows are: sorted once, since there may be as many classes as rows."""
     strata = table["stratum"].to_numpy()
     order = np.argsort(strata, kind="stable")
     for stratum, first, end in _iter_equal_runs(strata[order]):

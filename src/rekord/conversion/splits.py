@@ -1,4 +1,4 @@
-"""Which split a row goes to: by the hash of its key, by its class, or by the split its source gives."""
+"""The split of a row: by the hash of its key, by its class, or by the split in its source."""
 
 from __future__ import annotations
 

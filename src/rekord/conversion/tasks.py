@@ -98,7 +98,7 @@ class ProgressTally:
             return
         sums = [a + b for a, b in zip(self._finished, self._current, strict=True)]
         # Written and not mapped: on a full disk a write fails, where a mapped page would end the process. The file
-        # is not made again: the folder may be on its way out.
+        # is not created again: the folder may be about to be removed.
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY)
             try:
@@ -176,7 +176,7 @@ def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, b
 
 
 def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally: ProgressTally) -> CompletedShard:
-    """Gather the frames of a shard in their order, and put the file in its place."""
+    """Gather the frames of a shard in order, and publish the file."""
     name = job.shard_name(shard.split, shard.number, shard.shards)
     spills = _SpillReader(staging, select_index_kind(job))
     lengths: list[Any] = [np.zeros(0, np.int64)]
@@ -202,7 +202,7 @@ def select_index_kind(job: ConversionJob) -> str:
 
 
 def load_part_index(staging: Staging, part: int, kind: str) -> pa.Table:
-    """The index of a part: where its rows lie."""
+    """The index of a part: where its rows are."""
     table = read_part_index(staging.map_path(part, kind))
     if table is None:
         raise SpillLost(part)
@@ -255,7 +255,7 @@ class _SpillReader:
 
 
 class _ScratchBuffer:
-    """Memory that is reused: fresh pages cost more than what is done with them, and not all freed ones go back to the
+    """Reusable memory: fresh pages cost more than what is done with them, and not all freed ones go back to the
     system."""
 
     def __init__(self) -> None:
@@ -280,7 +280,7 @@ def _gather_bucket(
     ]
     table = pa.concat_tables(tables, promote_options="default")
     if len(slices) > 1:
-        # Slices come in the order of reading, so that rows of one key stay in it.
+        # Slices come in reading order, so that rows of the same key keep it.
         order = np.argsort(table["key"].to_numpy(), kind="stable")
         table = table.take(pa.array(order))
     lengths = table["length"].to_numpy()
@@ -294,12 +294,12 @@ def _iter_frames(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterabl
     """The frames of these rows: verified, in pieces."""
     offsets = table["offset"].to_numpy()
     parts = table["part"].to_numpy()
-    # Rows that lie in a row are read together.
+    # Adjacent rows are read together.
     ends = offsets + lengths
     breaks = np.flatnonzero((offsets[1:] != ends[:-1]) | (parts[1:] != parts[:-1])) + 1
     if "hole" in table.column_names or len(breaks) > len(lengths) // 8:
         in_order = bool(np.all(offsets[1:] >= offsets[:-1])) and len(set(parts.tolist())) < 2
-        # Rows in the order of the spill can be brought a few at a time, and what is little stays in the cache.
+        # Rows in the order of the spill can be read a few at a time, so that they stay in the cache.
         for begin, end in iter_windows(lengths, _WINDOW_BYTES) if in_order else [(0, len(lengths))]:
             yield from _gather_scattered(spills, table.slice(begin, end - begin), lengths[begin:end])
         return
@@ -312,7 +312,7 @@ def _iter_frames(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterabl
 
 
 def _gather_scattered(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterable[Any]:
-    """Frames that are scattered, or have holes, gathered so that what lies between them is not held in memory."""
+    """Frames that are scattered, or have holes, gathered so that the bytes between them are not held in memory."""
     offsets = table["offset"].to_numpy()
     parts = table["part"].to_numpy()
     holes = _load_deferred_blobs(table)
@@ -336,7 +336,7 @@ def _copy_frames(
     places: Any,
     holes: DeferredBlobs,
 ) -> None:
-    """Copy frames of one spill, in the order in which they lie there, to their places in `held`."""
+    """Copy frames of one spill, in the order of the spill, to their positions in `held`."""
     stored = lengths - holes.n_bytes
     ends = offsets + stored
     # A read ends where the gap before the next frame costs more than another read.
@@ -369,7 +369,7 @@ def _copy_frames(
 
 
 def _load_deferred_blobs(table: pa.Table) -> DeferredBlobs:
-    """What the frames of some index rows leave out."""
+    """The holes of the frames of some index rows."""
     if "hole" not in table.column_names:
         zeros = np.zeros(len(table), np.int64)
         return DeferredBlobs(zeros, zeros, [None] * len(table))
@@ -378,7 +378,7 @@ def _load_deferred_blobs(table: pa.Table) -> DeferredBlobs:
 
 
 def _verify_frames(data: Any, parts: Any) -> Any:
-    """Frames whose checksums hold; `parts` is the part of each."""
+    """Frames with valid checksums; `parts` is the part of each."""
     extents, consumed, _, problem = _core.scan(data, 0, len(data), len(data))
     if problem is not None or consumed != len(data) or len(extents) != len(parts):
         raise SpillLost(int(parts[min(len(extents), len(parts) - 1)]))

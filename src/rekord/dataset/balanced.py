@@ -46,7 +46,7 @@ _READ_ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class ClassCodes:
-    """The class of each record is `classes[codes[i]]`; the code -1 stands for no class.
+    """The class of each record is `classes[codes[i]]`; the code -1 means no class.
 
     In a column with several classes per record, those of record i are `codes[offsets[i]:offsets[i + 1]]`.
     """
@@ -142,7 +142,7 @@ class ClassIndex:
             yield column_to_arrow(batch[self.by])
 
     def _check(self) -> None:
-        """Raise where a record has no class, or one that is not declared."""
+        """Raise if a record has no class, or one that is not declared."""
         coded = self._coded
         assert coded is not None
         bad = coded.codes < 0
@@ -179,22 +179,22 @@ _class_codes_cache: WeakKeyDictionary[Shards, dict[str, tuple[ClassCodes, bool]]
 
 
 def read_indexed_class_counts(shards: Shards, by: str) -> dict[int, int] | None:
-    """The number of records of each class of a Label from the shard indexes; None where one lacks it."""
+    """The number of records of each class of a Label from the shard indexes; None if one lacks it."""
     counts: dict[int, int] = {}
     for shard, records in enumerate(shards.counts.tolist()):
         if not records:
             continue
         found = shards.index(shard).classes.get(by)
         if found is None or sum(found.values()) != records:
-            return None  # some records have no class: reading them says which
+            return None  # some records have no class: reading them shows which
         for name, count in found.items():
             counts[int(name)] = counts.get(int(name), 0) + count
     return counts
 
 
 def _iter_index_columns(shards: Shards, by: str) -> Iterator[Any] | None:
-    """The column of each shard, chunk by chunk, where the indexes of all of them have it."""
-    # An index without records has no columns, since nothing says their types.
+    """The column of each shard, chunk by chunk, if the indexes of all of them have it."""
+    # An index without records has no columns, since their types are unknown.
     used = [shard for shard, records in enumerate(shards.counts.tolist()) if records]
     if not all(shards.index(shard).has_columns([by]) for shard in used):
         return None
@@ -222,7 +222,7 @@ def _encode_classes(arrays: Iterator[Any]) -> ClassCodes:
             lengths.append(counted.to_numpy(zero_copy_only=False).astype(np.int64))
             values = array.flatten()
         encoded = values.dictionary_encode()
-        # One more place, for the code -1.
+        # One more entry, for the code -1.
         here = np.full(len(encoded.dictionary) + 1, -1, np.int32)
         for place, value in enumerate(encoded.dictionary.to_pylist()):
             here[place] = numbers.setdefault(value, len(numbers))
@@ -511,7 +511,7 @@ def _resolve_class(by_class: ClassIndex, name: Any) -> Any:
 
 
 def _compute_repeat_factors(by_class: ClassIndex, shares: Sequence[Fraction]) -> npt.NDArray[np.float64]:
-    """The repeat factor of each record: that of the rarest of its classes, where the commonest class has 1."""
+    """The repeat factor of each record: that of the rarest of its classes; the most common class has 1."""
     coded = by_class.class_codes
     assert coded.offsets is not None
     counts = np.maximum(np.bincount(coded.pairs()[1], minlength=len(coded.classes)), 1)

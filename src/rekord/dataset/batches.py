@@ -222,7 +222,7 @@ class Loader(_Closing, Iterable[T]):
     """
 
     batch_sampler = None
-    """None, as in a DataLoader over whole batches. Lightning looks it up where there is a `sampler`."""
+    """None, as in a DataLoader over whole batches. Lightning reads it if there is a `sampler`."""
 
     def __init__(self, request: BatchRequest) -> None:
         self._request = request

@@ -131,7 +131,7 @@ def _validate_splits(splits: Any) -> list[Split]:
 
 
 def _combine_digests(parts: Sequence[Split]) -> str | None:
-    """One digest for all parts where each is known without a look at the files; None otherwise."""
+    """One digest for all parts if each is known without reading the files; None otherwise."""
     known = [f"{part.name}:{part.view.known_digest}" for part in parts if part.view.known_digest is not None]
     return hashlib.sha256("+".join(known).encode()).hexdigest() if len(known) == len(parts) else None
 
@@ -201,7 +201,7 @@ class MixturePlan:
 
     @property
     def achieved(self) -> dict[int, float]:
-        """The share of each split, by its place in the list."""
+        """The share of each split, by its position in the list."""
         return dict(enumerate((self.quotas / max(self.size, 1)).tolist()))
 
     def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:

@@ -1,12 +1,12 @@
-"""The index files of other tools: DALI's and vahidk's lines of text, and kmkolasinski's binary form.
+"""The index files of other tools: the text format of DALI and vahidk, and the binary format of kmkolasinski.
 
-    0 19          the offset of a frame, and its size with the framing, in decimal; one line a record
+    0 19          the offset of a frame, and its size with the framing, in decimal; one line per record
     19 16
 
-    count         then begin, end and payload size of each record, all of eight bytes, little-endian
+    count         then begin, end and payload size of each record, eight bytes each, little-endian
 
-They say where the frames of an uncompressed file begin, and are believed only where the file agrees. The tools write
-theirs next to the file; rekord writes them into a folder of their own, where no `train-*` takes them for records:
+They list where the frames of an uncompressed file begin, and are used only if they match the file. The tools write
+theirs next to the file; rekord writes them to a separate folder, so that `train-*` does not match them as records:
 
     data/train-00000-of-00004.tfrecord
     data/index-dali/train-00000-of-00004.tfrecord.idx
@@ -29,26 +29,26 @@ from rekord.storage.router import is_remote
 
 TEXT_SUFFIX = {"dali": ".idx", "vahidk": ".tfindex"}
 _EXTENSION = re.compile(r"\.(tfrecords?|records?|tfrecs?|tfr)$", re.IGNORECASE)
-_MAX_LINE_BYTES = 42  # two numbers of 20 digits, a blank and an end
+_MAX_LINE_BYTES = 42  # two numbers of 20 digits, a space and a line ending
 _FRAMING_BYTES = 16
 _LINES_PER_CHUNK = 1 << 20
 _MAX_PARENT_FOLDERS = 2
-"""How far up an index folder is looked for: `data/index-dali` holds the indexes of `data/a/b/x.tfrecord` too."""
+"""Parent folders searched for an index folder: `data/index-dali` also has the indexes of `data/a/b/x.tfrecord`."""
 
 
 def external_index_name(path: str, tool: str) -> str:
-    """What a tool calls the index of a file: DALI `x.tfrecord.idx`, vahidk `x.tfindex`."""
-    # Only a known ending is replaced: those of `x.tfrecord-00000-of-00002` are what tells shards apart.
+    """The name that a tool gives to the index of a file: DALI `x.tfrecord.idx`, vahidk `x.tfindex`."""
+    # Only a known extension is replaced: that of `x.tfrecord-00000-of-00002` distinguishes the shards.
     return (_EXTENSION.sub("", path) if tool == "vahidk" else path) + TEXT_SUFFIX[tool]
 
 
 def index_folder(root: str, tool: str) -> str:
-    """The folder for the index files of a tool, in the folder `root` that its record files are in."""
+    """The folder for the index files of a tool, in the folder `root` of its record files."""
     return os.path.join(root, f"index-{tool}")
 
 
 def find_index_root(path: str, files: Sequence[str]) -> str:
-    """The folder that gets the index folder: `path` itself, or the one that its file or all its files are in."""
+    """The folder that gets the index folder: `path` itself, or the one that contains its file or all its files."""
     if os.path.isdir(path):
         return path
     common = os.path.commonpath([os.path.dirname(file) for file in files])
@@ -56,12 +56,12 @@ def find_index_root(path: str, files: Sequence[str]) -> str:
 
 
 def external_index_path(root: str, path: str, tool: str) -> str:
-    """Where the index of a record file below `root` is: `root/index-dali/train/x.tfrecord.idx`."""
+    """The path of the index of a record file below `root`: `root/index-dali/train/x.tfrecord.idx`."""
     return os.path.join(index_folder(root, tool), os.path.relpath(external_index_name(path, tool), root or "."))
 
 
 def find_external_index(path: str, size_bytes: int) -> Offsets | None:
-    """What an index file says that lies next to a file or in an index folder, where that covers the whole file."""
+    """The offsets in an index file next to a file or in an index folder, if they cover the whole file."""
     for place in dict.fromkeys(_iter_index_paths(path)):
         found = read_external_index(place, size_bytes)
         if found is not None:
@@ -70,7 +70,7 @@ def find_external_index(path: str, size_bytes: int) -> Offsets | None:
 
 
 def _iter_index_paths(path: str) -> Iterator[str]:
-    """Where an index of a file may be: next to it, as the tools write it, or in an index folder."""
+    """Possible paths of the index of a file: next to it, as the tools write it, or in an index folder."""
     stem = _EXTENSION.sub("", path)
     yield from (f"{stem}.tfindex", f"{path}.tfindex", f"{path}.idx", f"{stem}.idx")
     root = os.path.dirname(os.path.abspath(path))
@@ -80,7 +80,7 @@ def _iter_index_paths(path: str) -> Iterator[str]:
 
 
 def read_external_index(place: str, size_bytes: int) -> Offsets | None:
-    """The offsets that an index file of another tool has; None where it is no index of so many bytes."""
+    """The offsets in an index file of another tool; None if it is not an index of this many bytes."""
     most_records = size_bytes // _FRAMING_BYTES
     try:
         length_bytes = os.path.getsize(place)
@@ -113,7 +113,7 @@ def encode_text_index(offsets: Offsets, size_bytes: int) -> bytes:
 
 
 def is_external_index(place: str) -> bool:
-    """Whether a file begins as an index of one of these tools does; an empty one may be an index of nothing."""
+    """Whether a file begins like an index of one of these tools; an empty one may be an index of nothing."""
     with open(place, "rb") as file:
         head = file.read(64)
         length_bytes = os.fstat(file.fileno()).st_size
@@ -123,9 +123,9 @@ def is_external_index(place: str) -> bool:
 
 
 def is_index_of_file(offsets: Offsets, size_bytes: int, descriptor: int) -> bool:
-    """Whether offsets ascend through a plain file, and a few of them are where its frames begin.
+    """Whether offsets ascend through an uncompressed file, and a few of them are those of its frames.
 
-    Four frames are looked at: the last one tells whether the file has grown or shrunk since.
+    Four frames are checked: the last one shows whether the file has grown or shrunk since.
     """
     if not len(offsets):
         return size_bytes == 0
@@ -142,7 +142,7 @@ def is_index_of_file(offsets: Offsets, size_bytes: int, descriptor: int) -> bool
 
 
 def is_ascending(offsets: Offsets) -> bool:
-    """Whether each frame begins after the one before it, with room for its framing at the least."""
+    """Whether each frame begins after the one before it, with at least enough room for its framing."""
     for first in range(0, len(offsets), _LINES_PER_CHUNK):
         part = offsets[first : first + _LINES_PER_CHUNK + 1].astype(np.int64)
         if len(part) > 1 and int(np.diff(part).min()) < _FRAMING_BYTES:

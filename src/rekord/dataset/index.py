@@ -10,9 +10,9 @@
     <column>       for each column that the index keeps
     order:<label>  for each Label column: the numbers of the records in the shard, sorted by class
 
-Its metadata says which shard it was made of, how many records each class has, and the flush points of a compressed
-shard. The manifest holds the same checksums, and only those count for a shard that it lists. An index of somebody
-else's file has the offsets alone, says of which file by its size and time, and is verified by its own checksums.
+Its metadata identifies its shard, and has the number of records of each class and the flush points of a compressed
+shard. The manifest holds the same checksums, and only those count for a shard that it lists. An index of a file from
+another writer only has offsets, identifies the file by its size and time, and is verified by its own checksums.
 
 An index is hostile like any file. It is read, never mapped; the positions of its chunks are found by a few bounded
 steps; nothing is given to Arrow before its checksum was compared, nor with compressed buffers, nor of a type that no
@@ -90,7 +90,7 @@ class IndexMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 @dataclass(frozen=True, slots=True)
 class EncodedIndex:
-    """The bytes of an index, and what the manifest records of it."""
+    """The bytes of an index, and what the manifest records about it."""
 
     data: bytes
     checksums: list[int]
@@ -195,7 +195,7 @@ def index_path(shard: str) -> str:
 
 
 def compact_offsets(offsets: Any) -> Offsets:
-    """Offsets as uint32 where they fit, else as uint64."""
+    """Offsets as uint32 if they fit, else as uint64."""
     small = len(offsets) == 0 or int(offsets[-1]) < 1 << 32
     return np.ascontiguousarray(offsets, np.uint32 if small else np.uint64)
 
@@ -332,7 +332,7 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class _OffsetBlocks:
-    """Where the offsets of a chunk lie in the file, and a checksum of every 1,024 of them: 1 byte per 256 records."""
+    """The position of a chunk's offsets in the file, and a checksum per 1,024 offsets: 1 byte per 256 records."""
 
     begin: int
     size_bytes: int
@@ -352,7 +352,7 @@ class _OffsetBlocks:
         return cls(chunk_begin + begin, values.nbytes, values.dtype, np.array(checksums, np.uint32))
 
     def read(self, file: int | bytes, places: Any) -> list[int]:
-        """The offsets at some places of the chunk, from blocks that are as they were."""
+        """The offsets at some positions of the chunk, from blocks that have not changed."""
         width = int(self.kind.itemsize)
         out = []
         current, data = -1, b""
@@ -678,7 +678,7 @@ def _append_checksums(data: bytes) -> tuple[bytes, list[int]]:
     own = _CHECKSUMS_MAGIC + struct.pack(f"<I{len(checksums)}I", len(checksums), *checksums)
     own += bytes(_checksums_size(len(chunks)) - len(own) - 4)
     own += struct.pack("<I", _core.crc32c(own))
-    # Arrow ignores what lies between the batches and the footer: it finds both by their positions.
+    # Arrow ignores bytes between the batches and the footer: it finds both by their positions.
     return data[:footer_at] + own + data[footer_at:], checksums
 
 

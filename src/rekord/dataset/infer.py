@@ -181,7 +181,7 @@ class _EvidenceCollector:
         self._native = _core.Inference(MAX_KEYS)
         self._sequence = kind == "sequence"
         self._whole = _OpaquePayloadEvidence()
-        self._starts: list[int] = []  # how many records there were before each file
+        self._starts: list[int] = []  # number of records before each file
         self._paths: list[str] = []
 
     @property
@@ -341,7 +341,7 @@ def detect_payload_kind(stretch: VerifiedFrames) -> PayloadKind:
 
 
 def _pick_payload_kind(kinds: Sequence[PayloadKind], lengths: Sequence[int]) -> PayloadKind:
-    # An empty payload is an Example without features; among others it says nothing.
+    # An empty payload is an Example without features; among others it means nothing.
     tally = Counter([kind for kind, length in zip(kinds, lengths, strict=True) if length] or kinds)
     if set(tally) <= {PayloadKind.EXAMPLE, PayloadKind.SEQUENCE} and PayloadKind.SEQUENCE in tally:
         return PayloadKind.SEQUENCE  # one without steps looks like an Example

@@ -108,7 +108,7 @@ class ManifestSplit(_SplitFields, frozen=True, kw_only=True):
 
 
 class ManifestSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the rows came from: a digest of the files, or of the rows where there were none."""
+    """Where the rows came from: a digest of the files, or of the rows if there were none."""
 
     kind: str
     fingerprint: str
@@ -117,7 +117,7 @@ class ManifestSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole file, whatever its format."""
+    """The whole file, in any format."""
 
     format: int
     rekord: str  # the version that wrote it
@@ -257,7 +257,7 @@ def _check_split(path: str, name: str, split: ManifestSplit) -> None:
     if not len(columns.records) == len(columns.bytes) == len(columns.digest):
         raise _manifest_error(path, "columns of equal length", f"different lengths in {name!r}"[:60])
     # A template is untrusted like everything else in a file: no shard may lie outside the folder. Names differ only
-    # in digits, so one of them stands for all.
+    # in digits, so one of them represents all.
     if columns.records and not is_file_name(split.name(name, 0)):
         raise _manifest_error(path, "shards in the folder of the dataset", preview(split.template))
     if len(columns.records) > 1 and _SHARD not in split.template:
@@ -527,7 +527,7 @@ class ShardListing(Protocol):
 class SplitListing:
     """A split by the folder and the digest of its manifest: all that another process needs to find its shards.
 
-    `present` are the numbers of the shards that existed when it was opened; None stands for all.
+    `present` are the numbers of the shards that existed when it was opened; None means all.
     """
 
     folder: str

@@ -60,7 +60,7 @@ def build_postprocessor(
     pad: Mapping[str, Any] | None,
     map: MapFunction,
 ) -> Postprocessor | None:
-    """One function for all options; None where they ask for nothing."""
+    """One function for all options; None if they change nothing."""
     if ragged not in ("ragged", "pad"):
         raise invalid("ragged", ragged, '"ragged" or "pad"', 'ragged="pad"')
     _check_names("fill", fill, columns)

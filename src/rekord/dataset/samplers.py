@@ -121,7 +121,7 @@ class RankSteps:
         return min(self.consumed + (step + 1) * self.step_positions, self.n)
 
     def worker_steps(self, worker: int, workers: int) -> Iterator[int]:
-        """The steps of one loader worker: whole ones, so that any number of workers gives one order."""
+        """The steps of one loader worker: whole ones, so that the order does not depend on the number of workers."""
         return iter(range(worker, len(self), workers))
 
     def positions(self, step: int) -> Ids:
@@ -135,7 +135,7 @@ class RankSteps:
 
 
 def normalize_selection(ids: Ids) -> Selection:
-    """These numbers, as a range where they are evenly spaced: equal views have equal selections."""
+    """These numbers, as a range if they are evenly spaced: equal views have equal selections."""
     if len(ids) < 2:
         return range(int(ids[0]), int(ids[0]) + 1) if len(ids) else range(0)
     step = int(ids[1]) - int(ids[0])
@@ -155,7 +155,7 @@ def slice_selection(within: Selection, which: slice) -> Selection:
 
 
 def select_numbers(selection: Selection, places: Ids) -> Ids:
-    """The numbers at some places of a selection."""
+    """The numbers at some positions of a selection."""
     if isinstance(selection, range):
         return selection.start + places * selection.step
     return selection[places]
@@ -297,7 +297,7 @@ class SamplingGroups(Protocol):
         """Number of records in a group."""
 
     def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
-        """The records at these places of one round through a group."""
+        """The records at these positions of one round through a group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,7 +344,7 @@ class QuotaSampler(Sampler):
             return interleave_groups(self._bounds, positions)
         key = _core.order_key([self.seed, epoch])
         drawn: Ids = _core.permute(positions, self.size, key)  # type: ignore[assignment]
-        # The last of equal bounds: groups without a quota have no places.
+        # The last of equal bounds: groups without a quota have no positions.
         parts = np.searchsorted(self._bounds, drawn, side="right").astype(np.int64) - 1
         return parts, drawn - self._bounds[parts]
 

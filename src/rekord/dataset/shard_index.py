@@ -68,7 +68,7 @@ def cache_folder() -> str | None:
     if named:
         return os.path.join(named, "index")
     usual = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(usual):  # as its specification says
+    if not os.path.isabs(usual):  # as specified
         usual = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(usual, "rekord", "index") if os.path.isabs(usual) else None
 
@@ -122,7 +122,7 @@ def write_cache_entry(path: str, content: bytes) -> None:
 
 
 def clean_cache(folder: str, *, spare: str = "") -> None:
-    """Remove unfinished entries, and the least recently used ones where there are too many."""
+    """Remove unfinished entries, and the least recently used ones if there are too many."""
     found: list[tuple[float, int, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -158,7 +158,7 @@ _MAX_INDEX_BYTES = 1 << 30
 def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
     """An index file by its URL; None if it is missing or not the expected one.
 
-    It is read from the user's cache, chunk by chunk; where nothing can be cached it stays in memory.
+    It is read from the user's cache, chunk by chunk; if nothing can be cached it stays in memory.
     """
     try:
         stat = REMOTE.stat(url)
@@ -298,7 +298,7 @@ class ShardIndex:
 
     @property
     def offsets(self) -> Offsets:
-        """Where all frames begin, as uint32 or uint64, in memory at once."""
+        """The offsets of all frames, as uint32 or uint64, in memory."""
         if self._offsets is not None:
             return self._offsets
         parts = [self.chunk(number) for number in range(-(-len(self) // CHUNK_RECORDS))]
@@ -384,7 +384,7 @@ class ShardIndex:
 
 
 def index_mismatch_error(path: str, expected: str, found: str, do: str | None = None) -> RekordError:
-    """The error for an index that cannot be used, where there is no fallback."""
+    """The error for an index that cannot be used, if there is no fallback."""
     return error(
         "X547",
         location=Location(path=path),
@@ -419,7 +419,7 @@ def open_shard_index(path: str, records: int | None = None) -> ShardIndex:
 
 
 def rebuild_index(path: str) -> ShardIndex:
-    """The index from a scan of the file, whatever the index file says. `open_shard_index` returns it from now on."""
+    """The index from a scan of the file, ignoring the index file. `open_shard_index` returns it from now on."""
     stamp = read_stamp(path)
     return _remember(_cache_key(path, stamp), _scan_offsets(path, stamp))
 
@@ -633,7 +633,7 @@ def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
 
 
 def _scan_headers(path: str, record: int, offset: int, stamp: Stamp) -> Any:
-    """The offsets of the frames from a place on; only headers are read."""
+    """The offsets of the frames from a position on; only headers are read."""
     found: list[int] = []
     size_bytes = stamp[0]
     with open_descriptor(path, wait=True) as descriptor:

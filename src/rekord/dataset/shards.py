@@ -448,7 +448,7 @@ class _PlainShard:
         self.path = path
         self.index = index
         self._mapping: _core.Mapping | None = None
-        # Mapping fails where no addresses are left, or the file system cannot map.
+        # Mapping fails if no addresses are left, or the file system cannot map.
         with open_descriptor(path, wait=True) as descriptor, suppress(OSError):
             if _core.install_sigbus_guard():
                 self._mapping = _core.Mapping(descriptor, index.stamp[0])  # stays when the file is closed
@@ -479,7 +479,7 @@ class _PlainShard:
         return (b"".join(frames), starts, 8), places.reshape(-1).astype(np.int64)
 
     def read(self, records: Ids) -> list[bytes]:
-        """The frames of some records, read from the file; they end before the first one that is not there."""
+        """The frames of some records, read from the file; up to the first one that cannot be read."""
         file_bytes = self.index.stamp[0]
         begins, ends = self.index.extents(records, file_bytes)
         frames: list[bytes] = []

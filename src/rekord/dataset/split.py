@@ -111,7 +111,7 @@ class RecordView:
         return range(len(self.shards)) if self.ids is None else self.ids
 
     def ids_at(self, places: Ids) -> Ids:
-        """The numbers in the shards of the records at some places of this view."""
+        """The numbers in the shards of the records at some positions of this view."""
         return places if self.ids is None else select_numbers(self.ids, places)
 
     def select(self, ids: Selection) -> RecordView:
@@ -123,7 +123,7 @@ class RecordView:
         return RecordView(self.shards, block_records=self.block_records, digest=self.known_digest)
 
     def at(self, places: Ids) -> RecordView:
-        """A view of the records at some places of this one."""
+        """A view of the records at some positions of this one."""
         return self.select(normalize_selection(self.ids_at(places)))
 
     def slice(self, which: slice) -> RecordView:
@@ -206,7 +206,7 @@ class RecordView:
 
 
 class LazySchema:
-    """The schema of all splits of a dataset, inferred at first use where none is declared."""
+    """The schema of all splits of a dataset, inferred at first use if none is declared."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class LazySchema:
         return self._declared is not None or self._inferred is not None
 
     def get(self) -> Schema:
-        """The schema, inferred from the first records where none is declared."""
+        """The schema, inferred from the first records if none is declared."""
         if self._declared is not None:
             return self._declared
         if self._inferred is None:

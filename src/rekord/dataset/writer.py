@@ -69,7 +69,7 @@ class Writer:
 
     @property
     def flush_points(self) -> list[FlushPoint]:
-        """The places in a compressed file where reading can start, besides its beginning."""
+        """The positions in a compressed file where reading can start, besides its beginning."""
         return [] if self._sink is None else list(self._sink.flush_points)
 
     def write(self, row: Mapping[str, object]) -> None:

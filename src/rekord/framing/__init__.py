@@ -1,1 +1,1 @@
-"""Record files as they lie on disk: compression, frames, and what is not a record file."""
+"""Record files on disk: compression, frames, and files of other formats."""

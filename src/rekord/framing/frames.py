@@ -78,7 +78,7 @@ class FrameReader(_StreamReader):
     """One pass over one record file, which it closes at the end.
 
     `sized`: the file has a known size and is seekable, unlike a pipe. `stream`: an open stream to read instead of the
-    file. `search_bytes`: how many bytes a search after damage may verify without result.
+    file. `search_bytes`: number of bytes that a search after damage may verify without result.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class FrameReader(_StreamReader):
             raise
         self._pool = _core.Pool(_MAX_IDLE_BYTES)
         self._slab, self._buffer = self._new_slab(slab_bytes)
-        self._begin = 0  # of the bytes that have not been given out
+        self._begin = 0  # of the bytes that have not been returned
         self._end = 0
         self._base = 0
         self._skip = 0  # bytes of a broken frame whose length can be trusted
         self._eof = False
-        self._broken: CompressionError | None = None  # why the stream ends where it does
+        self._broken: CompressionError | None = None  # why the stream ends there
         self._search_bytes = search_bytes  # that may still be verified in vain after damage
         self.record = 0
         self.left_by: Literal["skip", "search"] | None = None
@@ -161,7 +161,7 @@ class FrameReader(_StreamReader):
     def resume(self, *, within: int | None = None) -> int | None:
         """Move past damage to the next intact frame, and return its offset; None if there is none.
 
-        `within` limits how many bytes are searched. A frame with a valid length and a corrupt payload is skipped if a
+        `within` limits the number of bytes searched. A frame with valid length and corrupt payload is skipped if a
         header, or the end of the file, follows it; otherwise every byte is tried. Frames that end with the skipped
         one are not part of its payload, which a checksum follows: they are found.
         """

@@ -1,11 +1,11 @@
-"""Places where a damaged gzip or zlib file can be entered again, and what can be read from there on.
+"""Entry points after damage in a gzip or zlib file, and what can be read from there.
 
-    … deflate … | 00 00 ff ff | deflate …     a full flush: what follows needs nothing of what came before
+    … deflate … | 00 00 ff ff | deflate …     a full flush: what follows does not depend on what came before
     … crc32 length | 1f 8b 08 … deflate …     the next member of a gzip file
 
-The same bytes may stand anywhere by chance, or be put there by someone who means harm. So a place counts only if
-a frame with both checksums follows, and only where the stream that led there is out of step: a decoder that
-still agrees with the place has lost nothing that a second one could find.
+The same bytes may occur anywhere by chance, or be placed there by an attacker. So an entry point counts only if
+a frame with two valid checksums follows, and only if the stream that led there is out of sync: a decoder that
+still agrees with the entry point has lost nothing that a second one could find.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rekord.framing.frames import FrameReader
 from rekord.framing.inflate import ByteSource, InflateStream
 
 PROBE_BYTES = 1 << 20
-"""How far behind a place the first frame may be: our own files have one right there."""
+"""Maximum distance of the first frame after an entry point: in our own files it follows immediately."""
 
 _CHUNK_BYTES = 64 * 1024
 _COMPARED_BYTES = 1024
 _BUDGET_BYTES = 32 << 20
 _BUDGET_FACTOR = 8
 _TRIAL_BYTES = 256 * 1024
-"""What a place costs whatever comes of it, counted in bytes that could be inflated meanwhile."""
+"""The fixed cost of an entry point, as a number of bytes that could be inflated in that time."""
 
 _FLUSH_MARKER = b"\0\0\xff\xff"
 _MEMBER_MAGIC = b"\x1f\x8b\x08"
@@ -37,7 +37,7 @@ _TRAILER_BYTES = {"gzip": 8, "zlib": 4}
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """A place in a compressed file: a member's header, or deflate blocks without one."""
+    """An entry point in a compressed file: the header of a member, or deflate blocks without one."""
 
     compressed_offset: int
     raw: bool
@@ -47,7 +47,7 @@ FILE_START = EntryPoint(0, raw=False)
 
 
 class ResumedStream(InflateStream):
-    """A gzip or zlib file from some place on."""
+    """A gzip or zlib file from an entry point on."""
 
     def __init__(self, file: ByteSource, entry: EntryPoint, compression: str) -> None:
         self._raw = entry.raw
@@ -60,7 +60,7 @@ class ResumedStream(InflateStream):
 
     def _next_member(self) -> bool:
         if self._raw:
-            # The checksum of a stream that was not read from its start says nothing.
+            # The checksum of a stream that was not read from its start means nothing.
             self._raw = False
             trailer_bytes = _TRAILER_BYTES[self.compression]
             while len(self._input) < trailer_bytes and self._refill():
@@ -70,16 +70,16 @@ class ResumedStream(InflateStream):
 
 
 class _TrackingDecoder(ResumedStream):
-    """A second decoder, behind the one that met damage: it tells where in the file an offset lies."""
+    """A second decoder, behind the one that found damage, which maps offsets to positions in the file."""
 
     def __init__(self, file: ByteSource, entry: EntryPoint, compression: str) -> None:
         super().__init__(file, entry, compression)
-        self.given = 0  # bytes, without compression
+        self.given = 0  # bytes, uncompressed
         self.alive = True
         self._discarded = memoryview(bytearray(_CHUNK_BYTES * 4))
 
     def advance_output(self, given: int) -> int:
-        """Go on until so many bytes have come; the compressed offset that this takes."""
+        """Continue up to this number of bytes; returns the compressed offset that this takes."""
         while self.alive and self.given < given:
             try:
                 count = self.readinto(self._discarded[: given - self.given])
@@ -90,7 +90,7 @@ class _TrackingDecoder(ResumedStream):
         return self._fed - len(self._input)
 
     def advance_input(self, compressed_offset: int) -> bool:
-        """Inflate everything before this place; False where that is not possible."""
+        """Inflate everything before this position; False if that is not possible."""
         while self.alive and (room := compressed_offset - self._fed + len(self._input)) > 0:
             if self._inflate.eof:
                 with suppress(CompressionError):
@@ -107,7 +107,7 @@ class _TrackingDecoder(ResumedStream):
         return self.alive
 
     def is_consistent_with(self, entry: EntryPoint) -> bool:
-        """Whether someone who enters here reads what this decoder reads from here on."""
+        """Whether a reader that enters here reads the same as this decoder."""
         while len(self._input) < _CHUNK_BYTES and self._refill():
             pass
         if self._inflate.eof:
@@ -123,20 +123,20 @@ class _TrackingDecoder(ResumedStream):
             out = self._step(len(self._discarded))
             self.given += len(out)
             self.alive = self._failure is None
-            # As long as there is output, zlib may hold back more of it.
+            # While there is output, zlib may hold back more.
             if not out or not self.alive or self._inflate.eof:
                 return
 
 
 class ResyncBudget:
-    """What the places of one file may cost together: something at the start, and more with every byte passed."""
+    """A limit on the total cost of the entry points of a file: some at the start, and more with every byte passed."""
 
     def __init__(self) -> None:
         self._bytes = _BUDGET_BYTES
         self._earned_to = 0
 
     def try_spend(self, entry: EntryPoint) -> bool:
-        """Whether a place can be tried; then it is paid for."""
+        """Whether an entry point can be tried; if so, its cost is deducted."""
         self._bytes += max(entry.compressed_offset - self._earned_to, 0) * _BUDGET_FACTOR
         self._earned_to = max(entry.compressed_offset, self._earned_to)
         if self._bytes < _TRIAL_BYTES:
@@ -145,21 +145,21 @@ class ResyncBudget:
         return True
 
     def spend(self, n_bytes: int) -> None:
-        """Bytes that were inflated in vain."""
+        """Deduct bytes that were inflated in vain."""
         self._bytes -= n_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ResyncPoint:
-    """Where reading goes on: `reader` stands at its first frame."""
+    """Where reading resumes: `reader` is at its first frame."""
 
     entry: EntryPoint
     reader: FrameReader
-    offset: int | None  # of the entry in the old stream, where that can be read so far
+    offset: int | None  # of the entry point in the old stream, if that can be read so far
 
 
 class ResyncSearch:
-    """The places behind damage of one stream, tried in order. Their cost is bounded by `budget`."""
+    """The entry points after damage in one stream, tried in order. Their cost is limited by `budget`."""
 
     def __init__(
         self,
@@ -180,22 +180,22 @@ class ResyncSearch:
         self._places = _find_entry_points(self._file, entry, compression)
         self._next = next(self._places, None)
         self._budget = budget
-        self._passed = entry.compressed_offset  # places up to here are behind us
-        self._waits = False  # the follower stands at the next place, which was not needed yet
+        self._passed = entry.compressed_offset  # positions up to here are done
+        self._waits = False  # the follower is at the next entry point, which was not needed yet
         self.damage_offset = entry.compressed_offset
-        """Where in the file the offset lies that was asked for last, or a place not far before it."""
+        """The position in the file of the last requested offset, or one shortly before it."""
 
     def close(self) -> None:
         self._follower.close()
         self._file.close()
 
     def after(self, offset: int, found: int | None) -> ResyncPoint | None:
-        """The place to go on from, after damage at an offset of the stream.
+        """The point to resume from after damage at an offset of the stream.
 
-        `found` is where the stream itself has its next frame. None where it is as good: every place before that
-        frame is one that the stream is in step with.
+        `found` is the next frame in the stream itself. None if that is as good: the stream is in sync at every
+        point before that frame.
         """
-        # One byte short of it: without output a decoder goes on, perhaps over the very place that is wanted.
+        # One byte before it: without output a decoder continues, perhaps past the entry point.
         target = max(offset - 1, 0)
         if self._follower.given <= target:
             self._waits = False
@@ -209,7 +209,7 @@ class ResyncSearch:
                 if found is not None and self._follower.given > found:
                     self._waits = True
                     return None
-                # A stream that went through a place and has a frame behind it went through no new member.
+                # A stream that passed an entry point and has a frame after it did not pass a new member.
                 could_help = entry.raw or found is None
                 if could_help and not (alive and self._follower.is_consistent_with(entry)):
                     reader = self._probe(entry)
@@ -219,7 +219,7 @@ class ResyncSearch:
         return None
 
     def _probe(self, entry: EntryPoint) -> FrameReader | None:
-        """A reader at the first frame behind a place."""
+        """A reader at the first frame after an entry point."""
         file = self._open_file()
         stream = ResumedStream(file, entry, self._compression)
         reader = FrameReader(file, path=self._path, sized=True, stream=stream, search_bytes=self._search_bytes)
@@ -241,9 +241,9 @@ def _new_decoder(entry: EntryPoint, compression: str) -> zlib._Decompress:
 
 
 def _find_entry_points(file: ByteSource, entry: EntryPoint, compression: str) -> Iterator[EntryPoint]:
-    """The places behind an entry that look like one, in order."""
+    """The positions after an entry that look like an entry point, in order."""
     if not entry.raw:
-        # Behind a header of the usual length: the header alone may be what is damaged.
+        # After a header of the usual length: the header alone may be damaged.
         yield EntryPoint(entry.compressed_offset + _HEADER_BYTES[compression], raw=True)
     begin = entry.compressed_offset + 1
     file.seek(begin)
@@ -258,7 +258,7 @@ def _find_entry_points(file: ByteSource, entry: EntryPoint, compression: str) ->
             found += [EntryPoint(begin + at, raw=False) for at in _find_all(data, _MEMBER_MAGIC) if at < last]
             found.sort(key=lambda place: place.compressed_offset)
         yield from found
-        # A mark may lie across the end of what was read; one that does not is not found twice.
+        # A marker may extend beyond what was read; one that does not is not found twice.
         held = data[-(len(_FLUSH_MARKER) - 1) :]
         begin += len(data) - len(held)
 

@@ -36,6 +36,6 @@ def mix_steps(key: str, column: StepColumn, into: DigestArray) -> None:
 
 @lru_cache(maxsize=4096)
 def compute_key_seed(group: DigestGroup, kind: str, key: str) -> int:
-    """A number that stands for a key and its kind, today and tomorrow."""
+    """A stable number for a key and its kind: the same in every run."""
     text = f"{group}\0{kind}\0{key}".encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

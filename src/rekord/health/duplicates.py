@@ -28,17 +28,17 @@ PLACE_DTYPE = np.dtype(
         ("count", np.uint32),
     ]
 )
-"""Where something with the digest (high, low) is. `count` places stand behind it, of which this is the first."""
+"""A location of something with the digest (high, low): the first of `count` locations."""
 
 _ROW_BYTES_DTYPE = np.dtype((np.void, PLACE_DTYPE.itemsize))
-"""The same rows without their fields: NumPy moves those ten times as fast."""
+"""The same rows without fields: NumPy moves them ten times as fast."""
 
 MEMORY_BYTES = 64 << 20
 
 PlaceArray: TypeAlias = npt.NDArray[np.void]
 
-_BUFFER_COPIES = 5  # of the rows at hand that there may be while they are sorted
-_STRIDE = 512  # so few signposts that those of a billion places are 16 MB
+_BUFFER_COPIES = 5  # of the rows in memory, while they are sorted
+_STRIDE = 512  # sparse enough that those of a billion locations take 16 MB
 _DIGEST_END = 1 << 64
 
 
@@ -50,7 +50,7 @@ class _SortedRun:
 
 
 class ExternalSort:
-    """Takes places in any order; `parts` gives them back by digest. Use it in a `with` block, or close it."""
+    """Accepts locations in any order; `parts` returns them by digest. Use it in a `with` block, or close it."""
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._max_rows = max(16, memory_bytes // (_BUFFER_COPIES * PLACE_DTYPE.itemsize))
@@ -65,7 +65,7 @@ class ExternalSort:
         return self._file is not None
 
     def add(self, places: PlaceArray) -> None:
-        """Take some places. Raises X546 where they do not fit on the disk."""
+        """Add some locations. Raises X546 if they do not fit on disk."""
         while len(places):
             if self._used == self._max_rows:
                 self._make_room()
@@ -79,24 +79,24 @@ class ExternalSort:
             places = places[taken:]
 
     def parts(self) -> Iterator[PlaceArray]:
-        """All places, sorted by (high, low, split, file, record). A part ends where another digest begins.
+        """All locations, sorted by (high, low, split, file, record). A part ends where another digest begins.
 
-        Of more than two places with the same digest in one split some may be left out: the first two of them are
-        there, and the counts of all of them together are right.
+        Of more than two locations with the same digest in one split some may be omitted: the first two are always
+        included, and the sum of the counts is correct.
         """
         if self._file is None:
             yield _combine_rows(_sort_rows(self._rows[: self._used]))
             return
         if self._used:
             self._spill(_combine_rows(_sort_rows(self._rows[: self._used])))
-        self._rows = np.empty(0, PLACE_DTYPE)  # its memory is now that of the parts
+        self._rows = np.empty(0, PLACE_DTYPE)  # its memory now belongs to the parts
         self._used = 0
         for begins, ends in self._cuts():
             if sum(ends) > sum(begins):
                 yield _combine_rows(_sort_rows(self._gathered(begins, ends)))
 
     def close(self) -> None:
-        """Let go of memory and disk."""
+        """Release memory and disk space."""
         self._rows = np.empty(0, PLACE_DTYPE)
         self._used = 0
         self._runs.clear()
@@ -112,7 +112,7 @@ class ExternalSort:
 
     def _make_room(self) -> None:
         rows = _combine_rows(_sort_rows(self._rows[: self._used]))
-        # What is there a million times folds up to almost nothing, and need not go to the disk.
+        # A million equal digests collapse to almost nothing, and need not be written to disk.
         if len(rows) > self._max_rows // 2:
             self._spill(rows)
             rows = rows[:0]
@@ -124,7 +124,7 @@ class ExternalSort:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
-                weakref.finalize(self, self._file.close)  # for whoever is interrupted before `close`
+                weakref.finalize(self, self._file.close)  # in case of an interrupt before `close`
             left = rows.view(np.uint8).data
             while left:
                 left = left[self._file.write(left) :]
@@ -133,7 +133,7 @@ class ExternalSort:
         self._runs.append(_SortedRun(begin, begin + len(rows), rows["high"][::_STRIDE].copy()))
 
     def _cuts(self) -> Iterator[tuple[list[int], list[int]]]:
-        """Where the next stretch of digests begins and ends in each run; no more rows than memory takes."""
+        """The range of the next digests in each run; no more rows than fit in memory."""
         begins = [run.begin for run in self._runs]
         total = self._runs[-1].end
         value, width = 0, max(1, _DIGEST_END * self._max_rows // (2 * total))
@@ -170,7 +170,7 @@ class ExternalSort:
         return rows
 
     def _read_into(self, values: npt.NDArray[Any], row: int) -> None:
-        """Fill an array with what is in the file from the beginning of a row on."""
+        """Fill an array from the file, starting at a row."""
         assert self._file is not None
         try:
             pread_into(self._file.fileno(), values.view(np.uint8).data, row * PLACE_DTYPE.itemsize)
@@ -179,7 +179,7 @@ class ExternalSort:
 
 
 def find_group_starts(places: PlaceArray) -> npt.NDArray[np.bool_]:
-    """Of sorted places, those that have another digest than the one before."""
+    """Which sorted locations have another digest than the one before."""
     starts = np.ones(len(places), np.bool_)
     high, low = places["high"], places["low"]
     starts[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
@@ -187,7 +187,7 @@ def find_group_starts(places: PlaceArray) -> npt.NDArray[np.bool_]:
 
 
 def find_cell_starts(places: PlaceArray) -> npt.NDArray[np.bool_]:
-    """Of sorted places, those that have another digest, or are in another split, than the one before."""
+    """Which sorted locations have another digest, or are in another split, than the one before."""
     starts = find_group_starts(places)
     split = places["split"]
     starts[1:] |= split[1:] != split[:-1]
@@ -199,7 +199,7 @@ def _sort_rows(rows: PlaceArray) -> PlaceArray:
     high = rows["high"]
     equal = high[1:] == high[:-1]
     if equal.any():
-        # Hardly any share their first half, unless they are the same: only those need all keys looked at.
+        # Few digests share their first half unless they are equal: only those need a comparison of all keys.
         tied = np.zeros(len(rows), np.bool_)
         tied[1:] = equal
         tied[:-1] |= equal
@@ -211,7 +211,7 @@ def _sort_rows(rows: PlaceArray) -> PlaceArray:
 
 
 def _combine_rows(rows: PlaceArray) -> PlaceArray:
-    """Of each digest in each split the first two places, the second with the count of all behind the first."""
+    """The first two locations of each digest in each split, the second with the count of all after the first."""
     starts = np.flatnonzero(find_cell_starts(rows))
     if len(starts) == len(rows):
         return rows
@@ -253,7 +253,7 @@ _IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, order=True)
 class DuplicateRecord:
-    """A record: the number of its file, its number there, and where its frame begins."""
+    """A record: the number of its file, its number in the file, and the offset of its frame."""
 
     file: int
     record: int
@@ -262,7 +262,7 @@ class DuplicateRecord:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DuplicatePair:
-    """Two records that hold the same, and how many do in all."""
+    """Two records with the same content, and the number of all such records."""
 
     first: DuplicateRecord
     second: DuplicateRecord
@@ -271,7 +271,7 @@ class DuplicatePair:
 
 @dataclass(slots=True)
 class DuplicateTally:
-    """How many contents are there more than once, in how many records, with the first of them by place.
+    """The number of duplicated contents and of their records, with the first ones by location.
 
     `records` are those of the split, or of the second of two splits; `others` those of the first one.
     """
@@ -283,22 +283,22 @@ class DuplicateTally:
 
 
 class DuplicateCounter:
-    """Sums up parts of sorted places. What is kept does not grow with them."""
+    """Summarises parts of sorted locations, in constant memory."""
 
     def __init__(self, most_pairs: int) -> None:
         self._max_pairs = most_pairs
         self.within: dict[tuple[int, int], DuplicateTally] = {}  # by feature and split
         self.across: dict[tuple[int, int, int], DuplicateTally] = {}  # by feature and two splits, the lower one first
-        self.repeats: Counter[int] = Counter()  # by feature: records that hold what another one holds already
+        self.repeats: Counter[int] = Counter()  # by feature: records with the same content as an earlier one
 
     def take(self, part: PlaceArray) -> None:
-        """Look at one part, which holds all places of its digests."""
+        """Add one part, which has all locations of its digests."""
         groups = find_group_starts(part)
         if groups.all():
             return
         starts = np.flatnonzero(find_cell_starts(part))
         counts = np.add.reduceat(part["count"], starts, dtype=np.int64)
-        first = np.flatnonzero(groups[starts])  # of each digest, the first of its splits
+        first = np.flatnonzero(groups[starts])  # for each digest, the first of its splits
         sizes = np.diff(first, append=len(starts))
         features = part["feature"][starts]
         for feature in np.unique(features[first][np.add.reduceat(counts, first) > 1]).tolist():
@@ -343,7 +343,7 @@ class DuplicateCounter:
 
 
 def _iter_key_groups(*keys: npt.NDArray[Any]) -> Iterator[tuple[Any, _IntArray]]:
-    """The positions of each combination of keys that there is."""
+    """The positions of each existing combination of keys."""
     if not len(keys[0]):
         return
     bases = [int(key.max()) + 1 for key in keys]

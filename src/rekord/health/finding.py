@@ -13,12 +13,12 @@ Severity = Literal["error", "warning", "note"]
 
 
 class JsonFields:
-    """A dataclass that JSON holds as its fields, in their order."""
+    """A dataclass whose JSON form is its fields, in order."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, as JSON holds them."""
+        """The fields by name, as JSON values."""
         return {each.name: _to_json(getattr(self, each.name)) for each in fields(cast("Any", self))}
 
 
@@ -32,9 +32,9 @@ def _to_json(value: Any) -> Any:
 
 @dataclass(slots=True, kw_only=True)
 class Finding(JsonFields):
-    """What is so, and where. `count` records share it; `record` and `offset` are those of the first.
+    """One fact and its location. `count` records share it; `record` and `offset` are those of the first.
 
-    `record` counts in the file `path`, `split_record` in `split`: None where that cannot be known.
+    `record` counts in the file `path`, `split_record` in `split`: None if unknown.
     """
 
     code: str
@@ -54,7 +54,7 @@ class Finding(JsonFields):
 
     @classmethod
     def from_error(cls, failure: RekordError) -> Finding:
-        """An error that a check met on its way, as a finding."""
+        """An error that occurred during a check, as a finding."""
         where = failure.location
         return cls(
             code=failure.code,
@@ -72,29 +72,29 @@ class Finding(JsonFields):
 
     @classmethod
     def of(cls, code: str, severity: Severity, **where: Any) -> Finding:
-        """A finding that says what its code says, unless `message` says it better."""
+        """A finding with the title of its code, unless `message` is more specific."""
         return cls(code=code, severity=severity, **{"message": CODES[code], **where})
 
 
 @dataclass(slots=True, kw_only=True)
 class Report(JsonFields):
-    """What a check found. `ok` means that there is no error; warnings and notes may remain."""
+    """The findings of a check. `ok` means that there is no error; warnings and notes may remain."""
 
     files: int = 0
     records: int = 0
     payload_bytes: int = 0
     errors: int = 0
-    unreadable: int = 0  # files that the disk would not give
+    unreadable: int = 0  # files that could not be read from disk
     not_listed: int = 0
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """True where no finding is an error."""
+        """True if no finding is an error."""
         return self.errors == 0
 
     def add(self, finding: Finding, max_findings: int | None) -> None:
-        """List a finding, or count it where there are enough."""
+        """List a finding, or only count it if there are enough."""
         self.errors += finding.severity == "error"
         if max_findings is None or len(self.findings) < max_findings:
             self.findings.append(finding)

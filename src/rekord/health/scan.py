@@ -1,4 +1,4 @@
-"""One pass over a record file that survives damage: findings where bytes are bad, columns where they are good."""
+"""One pass over a record file that survives damage: findings for bad bytes, columns for good ones."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class _FileScan:
         self._report = report
         self._kind: PayloadKind | None = None
         self._pool = _core.Pool(_IDLE_BYTES)
-        self._decoders: list[KeyLayoutDecoder] = []  # the last one that took a record stands first
+        self._decoders: list[KeyLayoutDecoder] = []  # the last one that accepted a record comes first
         self._widened = 0
         self._repeated: dict[tuple[str, str | None], Finding] = {}
         self._damaged = False

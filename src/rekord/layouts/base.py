@@ -149,14 +149,14 @@ class PlainLayout:
         images: dict[str, EncodedImage] = {}
         for name, image in self._images.items():
             if (value := row.get(name)) is not None:
-                images[name] = picture = inspect_or_encode_image(value, image, name=name, verify=verify)
-                values[name] = picture.data
-                remarks += [RowRemark(code, name, what) for code, what in picture.remarks]
+                images[name] = encoded = inspect_or_encode_image(value, image, name=name, verify=verify)
+                values[name] = encoded.data
+                remarks += [RowRemark(code, name, what) for code, what in encoded.remarks]
         for name, (mask, of) in self._masks.items():
             if (value := row.get(name)) is not None:
-                picture = inspect_mask(value, name=name, classes=mask.classes, ignore=mask.ignore, verify=verify)
+                encoded = inspect_mask(value, name=name, classes=mask.classes, ignore=mask.ignore, verify=verify)
                 if of in images:
-                    check_mask_size(images[of], picture, name=name)
-                values[name] = picture.data
-                remarks += [RowRemark(code, name, what) for code, what in picture.remarks]
+                    check_mask_size(images[of], encoded, name=name)
+                values[name] = encoded.data
+                remarks += [RowRemark(code, name, what) for code, what in encoded.remarks]
         return DerivedRow(values, tuple(remarks))

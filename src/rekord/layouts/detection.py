@@ -101,26 +101,26 @@ class DetectionLayout:
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         """The stored row of an image with its boxes."""
-        picture = inspect_or_encode_image(_require_column(row, "image"), Image(), name="image", verify=verify)
+        image = inspect_or_encode_image(_require_column(row, "image"), Image(), name="image", verify=verify)
         # TensorFlow decodes a GIF or a WebP to four dimensions, which readers of these records do not accept.
-        check_decodable(picture, ("jpeg", "png", "bmp"), "readers of TFOD's records")
-        remarks = [RowRemark(code, "image", what) for code, what in picture.remarks]
-        boxes = _normalize_boxes(row, picture)
+        check_decodable(image, ("jpeg", "png", "bmp"), "readers of TFOD's records")
+        remarks = [RowRemark(code, "image", what) for code, what in image.remarks]
+        boxes = _normalize_boxes(row, image)
         labels = self._ids(row, len(boxes))
         kept = _find_valid_boxes(boxes)
         skipped = int((~kept).sum())
         if skipped and self.bad_boxes == "refuse":
-            raise _box_error(row, picture, boxes, int(np.argmin(kept)))
-        remarks += _collect_remarks(row, picture, skipped)
+            raise _box_error(row, image, boxes, int(np.argmin(kept)))
+        remarks += _collect_remarks(row, image, skipped)
         filename = _require_column(row, "filename")
         values: dict[str, Any] = {
-            "image": picture.data,
-            "format": picture.format,
+            "image": image.data,
+            "format": image.format,
             "filename": filename,
             "source_id": row.get("source_id", filename),
-            "sha256": hashlib.sha256(picture.data).hexdigest(),
-            "height": picture.height,
-            "width": picture.width,
+            "sha256": hashlib.sha256(image.data).hexdigest(),
+            "height": image.height,
+            "width": image.width,
             "boxes": _to_stored_boxes(boxes[kept]),
             "labels": labels[kept],
         }
@@ -128,7 +128,7 @@ class DetectionLayout:
         for column in (*self.has, "masks") if self.masks else self.has:
             values[column] = _select_values(row, column, kept)
         if self.masks:
-            _check_mask_sizes(picture, values["masks"])
+            _check_mask_sizes(image, values["masks"])
         return DerivedRow(values, tuple(remarks))
 
     def _ids(self, row: Mapping[str, Any], count: int) -> np.ndarray[Any, Any]:
@@ -167,12 +167,12 @@ class DetectionLayout:
         )
 
 
-def _normalize_boxes(row: Mapping[str, Any], picture: EncodedImage) -> np.ndarray[Any, Any]:
+def _normalize_boxes(row: Mapping[str, Any], image: EncodedImage) -> np.ndarray[Any, Any]:
     """Boxes as fractions of the image's sides."""
     given = row.get("boxes_normalised")
     if given is None:
         given = _require_column(row, "boxes")
-        sides = np.array([picture.width, picture.height] * 2, np.float64)
+        sides = np.array([image.width, image.height] * 2, np.float64)
     else:
         sides = np.ones(4)
     try:
@@ -193,11 +193,11 @@ def _normalize_boxes(row: Mapping[str, Any], picture: EncodedImage) -> np.ndarra
     return normalised
 
 
-def _check_mask_sizes(picture: EncodedImage, masks: Sequence[Any]) -> None:
-    """Each mask has the actual size of the image, whatever the annotations say."""
+def _check_mask_sizes(image: EncodedImage, masks: Sequence[Any]) -> None:
+    """Each mask must have the actual size of the image, whatever the annotations say."""
     for mask in masks:
         if isinstance(mask, (bytes, bytearray, memoryview)):
-            check_mask_size(picture, inspect_image(mask, name="masks", verify="headers"), name="masks")
+            check_mask_size(image, inspect_image(mask, name="masks", verify="headers"), name="masks")
 
 
 def _find_valid_boxes(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -219,36 +219,36 @@ def _to_stored_boxes(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return stored
 
 
-def _box_error(row: Mapping[str, Any], picture: EncodedImage, boxes: np.ndarray[Any, Any], at: int) -> RekordError:
+def _box_error(row: Mapping[str, Any], image: EncodedImage, boxes: np.ndarray[Any, Any], at: int) -> RekordError:
     names = row.get("box_names")
     whose = f"box {at}" if names is None else str(names[at])[:60]
     # A box that is inside and was skipped has lost its area in float32.
     flat = boxes[at, 2] <= boxes[at, 0] or boxes[at, 3] <= boxes[at, 1] or _is_inside_image(boxes)[at]
-    x0, y0, x1, y1 = _to_pixels(boxes[at], picture)
+    x0, y0, x1, y1 = _to_pixels(boxes[at], image)
     return error(
         "E368",
         f"{whose} has no area" if flat else f"{whose} is not inside its image",
         location=Location(path=_row_path(row), feature="boxes"),
-        expected=f"0 ≤ x0 < x1 ≤ {picture.width}, 0 ≤ y0 < y1 ≤ {picture.height}",
+        expected=f"0 ≤ x0 < x1 ≤ {image.width}, 0 ≤ y0 < y1 ≤ {image.height}",
         found=f"x0 {x0:.6g}, y0 {y0:.6g}, x1 {x1:.6g}, y1 {y1:.6g}",
-        likely=_guess_cause(row, picture),
+        likely=_guess_cause(row, image),
         do='fix the box, or skip such boxes: bad_boxes="skip"',
     )
 
 
-def _to_pixels(box: np.ndarray[Any, Any], picture: EncodedImage) -> list[float]:
-    sides = (picture.width, picture.height) * 2
+def _to_pixels(box: np.ndarray[Any, Any], image: EncodedImage) -> list[float]:
+    sides = (image.width, image.height) * 2
     return [float(value * side) for value, side in zip(box, sides, strict=True)]
 
 
-def _guess_cause(row: Mapping[str, Any], picture: EncodedImage) -> str | None:
+def _guess_cause(row: Mapping[str, Any], image: EncodedImage) -> str | None:
     stated = row.get("width"), row.get("height")
-    if None in stated or stated == (picture.width, picture.height):
+    if None in stated or stated == (image.width, image.height):
         return None
     return f"the boxes belong to an image of another size: the annotation has {stated[0]} × {stated[1]}"
 
 
-def _collect_remarks(row: Mapping[str, Any], picture: EncodedImage, skipped: int) -> list[RowRemark]:
+def _collect_remarks(row: Mapping[str, Any], image: EncodedImage, skipped: int) -> list[RowRemark]:
     found = []
     if skipped:
         what = "1 box without area or outside the image was skipped"
@@ -256,8 +256,8 @@ def _collect_remarks(row: Mapping[str, Any], picture: EncodedImage, skipped: int
             what = f"{skipped:,} boxes without area or outside the image were skipped"
         found.append(RowRemark("H741", "boxes", what))
     stated = row.get("width"), row.get("height")
-    if None not in stated and stated != (picture.width, picture.height):
-        what = f"annotation has size {stated[0]} × {stated[1]}, image has {picture.width} × {picture.height}"
+    if None not in stated and stated != (image.width, image.height):
+        what = f"annotation has size {stated[0]} × {stated[1]}, image has {image.width} × {image.height}"
         found.append(RowRemark("H742", "boxes", what))
     unboxed = row.get("skipped_annotations", 0)
     if unboxed:

@@ -37,7 +37,7 @@ _IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).
 
 
 def detect_content_kind(path: str) -> str | None:
-    """The source for a file whose name does not tell."""
+    """The source for a file with an unknown kind of name."""
     head = _read_head(path)
     for magic, kind in _CONTENT_MAGIC:
         if head.startswith(magic):

@@ -39,7 +39,7 @@ _MAX_TRIED = 50  # names looked up to decide whether a folder holds the images
 
 
 class RowEntry(NamedTuple):
-    """One row before it is read: its place, and what its source builds it from, or the error that replaces it."""
+    """One row before it is read: its position, and what its source builds it from, or the error that replaces it."""
 
     path: str
     position: int

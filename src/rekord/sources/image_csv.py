@@ -145,7 +145,7 @@ def find_columns(
         return ImageCsvColumns(image, label, at["split"], len(head), rows)
     images = [i for i, field in enumerate(head) if is_image_name(field)]
     if image is None and label is None and len(images) == 1 and first:
-        # No header: the image in the first line tells which column is which.
+        # No header: the image in the first line shows which column is which.
         splits = [i for i, field in enumerate(head) if field.lower() in SPLIT_NAMES]
         others = [i for i in range(len(head)) if i not in (*images, *splits[:1])]
         if len(others) == 1:

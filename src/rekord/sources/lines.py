@@ -36,7 +36,7 @@ from rekord.sources.base import (
 )
 
 MAX_ROW_BYTES = 64 << 20
-"""A longer row is taken for a mistake."""
+"""A longer row is considered a mistake."""
 
 _MIN_CUT_BYTES = 64 << 10
 _MAX_SMALL_FILE_CUTS = 64  # how finely a small file can be cut
@@ -98,7 +98,7 @@ class FileSpan(NamedTuple):
 
 
 class RowIndex(NamedTuple):
-    """The places where a file can be split."""
+    """The positions where a file can be split."""
 
     file: SourceFile
     cuts: tuple[RowStart, ...]
@@ -207,7 +207,7 @@ def index_file(
     head: bytes = b"",
     look: Callable[[RowBlock], None] | None = None,
 ) -> RowIndex:
-    """Find the places where a file can be split, and pass its rows to `look` on the way."""
+    """Find the positions where a file can be split, and pass its rows to `look` on the way."""
     grain = max(1, min(_MIN_CUT_BYTES, file.size_bytes // _MAX_SMALL_FILE_CUTS))
     cuts = [begin]
     rows = begin.row

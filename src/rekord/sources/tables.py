@@ -239,7 +239,7 @@ _MAX_LEVELS = 32
 
 
 class TableColumn(NamedTuple):
-    """A column of records, and the place of its values in a table."""
+    """A column of records, and the position of its values in a table."""
 
     name: str  # joined with "/" if it comes from a struct
     path: tuple[str, ...]

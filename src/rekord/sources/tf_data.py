@@ -396,7 +396,7 @@ class TfDataSource:
             position += rows_each
 
     def _failing_row(self, position: int, rows_each: int) -> int | None:
-        """The row that fails, if it fails again: a batch does not tell.
+        """The row that fails, if it fails again: a batch does not identify it.
 
         If a pipeline shuffles, it is another row each time, and none is reported.
         """
@@ -408,7 +408,7 @@ class TfDataSource:
         try:
             for _ in self._dataset.take(most_rows):
                 rows += 1
-        except Exception:  # whatever it is, it was raised before
+        except Exception:  # any exception: it was raised before
             return rows
         return None
 

@@ -1,7 +1,7 @@
-"""Which files are meant: a file, a folder or a pattern becomes a list of record files.
+"""From a file, a folder or a pattern to a list of record files.
 
-Names decide. Where no name is that of a record file, as in a folder that Ray wrote (`…_000000_000000.tar`), the first
-bytes of those files decide whose names explain nothing.
+Names decide. If no file is named like a record file, as in a folder that Ray wrote (`…_000000_000000.tar`), the first
+bytes decide, of the files with an unknown kind of name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage, read_up_t
 from rekord.storage.remote import CHECK_ADDRESS_HINT
 from rekord.storage.router import REMOTE, is_remote, map_concurrently
 
-# Names that are always taken, damaged or not, so that damage is seen. Matched in lower case.
+# Names that are always accepted, damaged or not, so that damage is noticed. Matched in lower case.
 _RECORD_NAME = re.compile(
     r"""
       (?: [._-]tfrecords? (?: [_-][a-z0-9_-]+ | \.\d+ )?  # also data_tfrecord_eval, x.tfrecords.3
@@ -34,38 +34,38 @@ _RECORD_NAME = re.compile(
     re.VERBOSE,
 )
 
-# Names that are never taken, whatever stands before the extension: `train-00000-of-00004.json` tells about
-# a shard and is none.
+# Names that are never accepted, whatever precedes the extension: `train-00000-of-00004.json` describes
+# a shard and is not one.
 _NON_RECORD_NAME = re.compile(
     r"""
     \. (?:
       jsonl? | ndjson | csv | tsv | txt | text | log | md | rst | html? | xml | ya?ml | toml | ini | cfg
     | pbtxt | prototxt | textproto | proto | pb | labels | names | vocab     # schemas and label maps
-    | idx | index | tfindex | crc | md5 | sha1 | sha256 | done | lock        # what tools keep beside records
+    | idx | index | tfindex | crc | md5 | sha1 | sha256 | done | lock        # what tools keep next to records
     | py | pyc | ipynb | sh | c | cc | cpp | h | java | js | ts | go | rs | r
     | parquet | orc | avro | arrows? | feather | np[yz] | h5 | hdf5 | mat | pkl | pickle | db | sqlite
     | array_record | arrayrecord | riegeli | safetensors | ckpt | meta | pt | pth | zip | 7z | rar
     | jpe?g | png | gif | bmp | webp | tiff? | svg | pdf | wav | mp3 | flac | ogg | mp4 | avi | mov | mkv
-    | tmp | temp | part | partial | crdownload | swp | bak                   # unfinished, or put aside
+    | tmp | temp | part | partial | crdownload | swp | bak                   # unfinished, or backups
     )
     (?: \.gz | \.zz | \.zlib | \.bz2 | \.xz | \.zst )? $
     """,
     re.VERBOSE,
 )
 
-# Ray calls its record files `.tar`; others call tar archives `train-00000-of-00004.tar`. Only the content tells.
+# Ray calls its record files `.tar`; others call tar archives `train-00000-of-00004.tar`. Only the content decides.
 _TAR_NAME = re.compile(r"\. (?: tar | tgz ) (?: \.gz | \.zz | \.zlib | \.bz2 | \.xz | \.zst )? $", re.VERBOSE)
 _CHECKPOINT_NAME = re.compile(r"(?P<stem>.+)\.data-\d{5}-of-\d{5}$")
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _HIDDEN_PREFIXES = (".", "_")
-_MAX_SIBLINGS = 10_000  # a hint must not cost more than the error that it is for
+_MAX_SIBLINGS = 10_000  # a hint must not cost more than its error
 
 PROBE_BYTES = 4096
-"""How much of a file is read to recognise it: 12 bytes are enough, unless they are compressed."""
+"""Bytes read from a file to recognise it: 12 are enough, unless they are compressed."""
 
 MAX_PROBED = 1000
 MAX_PROBED_REMOTE = 100
-"""How many files are read to recognise them. Of more than these, files with one extension are judged by a sample."""
+"""Number of files read to recognise them. If there are more, a sample decides for each extension."""
 
 _MIN_FILE_BYTES = 12  # of a file with a record
 _NUMBER = re.compile(r"\d+")
@@ -76,9 +76,9 @@ IsRecordHead = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """The record files that some paths mean, sorted by the bytes of their paths.
+    """The record files of some paths, sorted by the bytes of their paths.
 
-    `skipped` are files whose names say nothing and that were not read, because other files have the names of records.
+    `skipped` are files with unknown kinds of names that were not read, because others are named like record files.
     """
 
     paths: list[str]
@@ -91,14 +91,13 @@ def resolve_record_files(
     *,
     storage: Storage = LOCAL,
 ) -> FoundFiles:
-    """The record files that `path` means, each once.
+    """The record files of `path`, each once.
 
-    A file that is named is taken, whatever it is. Of a folder (searched to its depth) or a pattern (`*`, `?`, `[…]`,
-    `**` for any number of folders), files with a record file's name are taken even if they are damaged, and known
-    companions never. Where no file has such a name, those files are taken whose names explain nothing and whose first
-    bytes are a record's. Names that begin with `.` or `_` are passed over. Something that is there under the very
-    name of a pattern wins over the pattern. A file that several paths reach is listed once; below one folder, by its
-    own name, not a link's.
+    A file given by its path is always included. Of a folder (searched recursively) or a pattern (`*`, `?`, `[…]`,
+    `**` for any number of folders), files named like record files are included even if they are damaged, and known
+    companions never. If no file has such a name, files with an unknown kind of name are included if they begin with
+    a record. Names that begin with `.` or `_` are skipped. A path that exists is not a pattern. A file that is
+    reached several times is listed once; below one folder, by its own name rather than that of a link.
     """
     single = isinstance(path, str | bytes | os.PathLike)
     places: list[Any] = [path] if single or not isinstance(path, Iterable) else list(path)
@@ -128,14 +127,14 @@ def resolve_record_files(
 def filter_record_files(
     paths: Sequence[str], begins_with_a_record: IsRecordHead, *, storage: Storage = LOCAL
 ) -> list[str]:
-    """Those of some files that begin with a record, as far as they are read: not all of very many."""
+    """The files that begin with a record, among those that are read: of very many, not all are."""
     paths = paths[: _max_probed(paths[0])] if paths else paths
     heads = _read_heads(paths, storage)
     return [path for path, head in zip(paths, heads, strict=True) if head and begins_with_a_record(head)]
 
 
 def is_record_name(name: str) -> bool | None:
-    """Whether a file of this name holds records: yes, no, or None where only its content can tell."""
+    """Whether a file of this name holds records; None if only its content can decide."""
     name = name.lower()
     if _NON_RECORD_NAME.search(name):
         return False
@@ -144,7 +143,7 @@ def is_record_name(name: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A file that was reached, and its real path; `is_record` is what its name says, None where only content can."""
+    """A file that was found, and its real path; `is_record` follows from its name, or is None if content decides."""
 
     path: str
     real: str
@@ -153,7 +152,7 @@ class _Candidate:
 
 
 class _Search:
-    """One place being searched: what was passed over, and which folders have been seen."""
+    """The search of one path: what was skipped, and which folders were visited."""
 
     def __init__(self, place: str, begins_with_a_record: IsRecordHead, storage: Storage) -> None:
         self.place = place
@@ -183,7 +182,7 @@ class _Search:
         return found
 
     def _by_content(self, unexplained: Sequence[_Candidate]) -> list[_Candidate]:
-        """The files that begin with a record; where they are too many to read, by a sample of each extension."""
+        """The files that begin with a record; if there are too many to read, by a sample of each extension."""
         large = list(filter(_is_large_enough, unexplained))
         alike: dict[str, list[_Candidate]] = defaultdict(list)
         for one in sorted(large, key=lambda one: os.fsencode(one.path)):
@@ -194,17 +193,17 @@ class _Search:
             raise self._undecided_error(large, f"{len(alike):,} different extensions")
         found: list[_Candidate] = []
         for ending, files in alike.items():
-            # Drawn by lot, the same each time: every tenth file may be every tenth for a reason.
+            # A random sample with a fixed seed: every tenth file may be special for a reason.
             sample = files if len(files) <= quota else random.Random(0).sample(files, quota)
             heads = _read_heads([one.path for one in sample], self.storage)
             are_records = [
                 one for one, head in zip(sample, heads, strict=True) if head and self.begins_with_a_record(head)
             ]
-            # What is empty holds no records, and says nothing of its like.
+            # An empty file holds no records, and says nothing about others.
             all_are = len(are_records) == sum(head != b"" for head in heads)
             if len(sample) < len(files) and are_records and not all_are:
-                said = f"{len(are_records):,} of {len(sample):,} that were read begin with a record"
-                raise self._undecided_error(files, f"{ending or 'no extension'}: {said}")
+                counts = f"{len(are_records):,} of {len(sample):,} that were read begin with a record"
+                raise self._undecided_error(files, f"{ending or 'no extension'}: {counts}")
             found += are_records if len(sample) == len(files) or not are_records else files
         taken = {one.path for one in found}
         for one in unexplained:
@@ -224,8 +223,8 @@ class _Search:
             raise
 
     def _folder(self, root: str) -> Iterator[_Candidate]:
-        # Links wait until all that is really here has been seen, so that it goes by its own name. A folder
-        # is entered once, so that links in a circle come to an end.
+        # Links are followed last, so that everything below the folder is listed by its own name. A folder
+        # is entered once, so that circular links end.
         linked_folders = deque([root])
         linked_files: list[_Candidate] = []
         while linked_folders:
@@ -255,7 +254,7 @@ class _Search:
     def _classify_entry(
         self, path: str, entry: DirectoryEntry, beside: set[str], *, hidden: bool = False
     ) -> bool | None:
-        """Whether a file is one of records: yes, no, or None where only its content can tell."""
+        """Whether a file holds records; None if only its content can decide."""
         if entry.kind == "folder":
             return False
         verdict: bool | None = False
@@ -285,7 +284,7 @@ class _Search:
         yield from self._expand(root, parts)
 
     def _expand(self, folder: str, parts: list[str]) -> Iterator[_Candidate]:
-        # Several `**` reach one folder in many ways; each is followed once.
+        # Several `**` reach the same folder in many ways; it is searched once.
         if (folder, len(parts)) in self.expanded:
             return
         self.expanded.add((folder, len(parts)))
@@ -300,7 +299,7 @@ class _Search:
             for below in self._folders_below(folder):
                 yield from self._expand(below, rest)
         else:
-            # What is not a pattern, or is there by this very name, matches itself alone.
+            # A name that is not a pattern, or that exists literally, matches only itself.
             exact = there is not None or not _GLOB_CHARACTERS.search(part)
             entries = self.storage.list(folder or ".")
             names = {entry.name for entry in entries}
@@ -367,7 +366,7 @@ def _max_probed(place: str) -> int:
 
 
 def _read_heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
-    """The first bytes of each file; None of one that cannot be read."""
+    """The first bytes of each file; None if it cannot be read."""
     return map_concurrently(lambda path: _read_head(path, storage), paths, remote=bool(paths) and is_remote(paths[0]))
 
 
@@ -386,18 +385,18 @@ def _file_extension(path: str) -> str:
 
 
 def _is_match(name: str, pattern: str) -> bool:
-    # As in a shell: a wildcard does not match a hidden name's first character, a written one does.
+    # As in a shell: a wildcard does not match the dot of a hidden name, a written dot does.
     if name.startswith(_HIDDEN_PREFIXES) and not pattern.startswith(name[0]):
         return False
     return fnmatchcase(name, pattern)
 
 
 def _not_found_error(path: str, storage: Storage) -> RekordError:
-    """X501 for a path, with the name that may have been meant."""
+    """X501 for a path, with a suggestion."""
     root = _path_root(path)
     folder, name = _split_path(path, root)
     siblings: list[str] = []
-    # The first name that is missing is the one to look at. Of a remote place nobody lists all that there is.
+    # The first missing part of the path is what to correct. Remote folders are not listed for a hint.
     while not is_remote(root) or folder != root:
         try:
             siblings = [entry.name for entry in storage.list(folder or ".")]
@@ -424,7 +423,7 @@ def _not_found_error(path: str, storage: Storage) -> RekordError:
 
 
 def _path_root(path: str) -> str:
-    """What a path begins with that is no name: `/`, or a scheme."""
+    """The root of a path: `/`, or a scheme."""
     scheme, found, _ = path.partition("://")
     return scheme + found if is_remote(path) else "/" if path.startswith("/") else ""
 

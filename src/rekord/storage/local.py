@@ -342,7 +342,7 @@ def _to_entry(name: os.DirEntry[str]) -> DirectoryEntry:
         elif name.is_file():
             kind = "file"
         else:
-            # A broken link is neither, and so is a pipe; the target tells them apart.
+            # A broken link is neither, and so is a pipe; the target distinguishes them.
             kind = "unreachable" if link and not os.path.exists(name.path) else "other"
     except OSError:
         kind = "unreachable"
@@ -515,12 +515,12 @@ def working_directory_error() -> RekordError | None:
 # A thread that writes.
 
 WRITE_BYTES = 4 << 20
-"""Bytes written at once; a smaller file is written without a thread."""
+"""Bytes per write; a smaller file is written without a thread."""
 
 _MAX_PENDING = 3  # pieces
 
 _SYNC_BYTES = 8 << 20
-"""How often the disk is told to start flushing a hashed file, which is synced at its end."""
+"""How often the disk starts flushing a hashed file, which is synced at its end."""
 
 LENT_BUFFERS = _MAX_PENDING + 1
 """A lent buffer may be reused after this many more were lent."""

@@ -35,7 +35,7 @@ def system_limit_error(failure: BaseException) -> RekordError | None:
     if isinstance(failure, ImportError) and any(words in text.lower() for words in _LOAD_FAILURE_MESSAGES):
         return out_of_memory_error(text[-120:])
     if isinstance(failure, RuntimeError) and text == _NO_THREAD_MESSAGE:
-        # The stack of a thread is memory too, and a limit of memory is set far more often than one of threads.
+        # The stack of a thread is memory too, and memory limits are far more common than thread limits.
         return (
             out_of_memory_error(text)
             if portability.address_space_limit()
@@ -72,7 +72,7 @@ def out_of_memory_error(found: str, *, expected: str | None = None) -> RekordErr
 
 
 def check_address_space(need_bytes: int, what: str) -> None:
-    """Refuse what would crash for want of address space, which no exception can report."""
+    """Refuse what would crash for lack of address space, which no exception can report."""
     limit = portability.address_space_limit()
     used = portability.address_space_bytes()
     if limit is not None and used is not None and limit[0] - used < need_bytes:
@@ -83,7 +83,7 @@ def check_address_space(need_bytes: int, what: str) -> None:
 
 
 def check_working_directory() -> None:
-    """Refuse what would crash where the working directory was deleted."""
+    """Refuse what would crash because the working directory was deleted."""
     failure = working_directory_error()
     if failure is not None:
         raise failure

@@ -1,4 +1,4 @@
-"""What not every system has, each with another way where it is missing: the only module that knows of platforms.
+"""What not every system has, each with an alternative: the only module with platform-specific code.
 
 | what           | Linux, macOS                  | Windows                                   |
 |----------------|-------------------------------|-------------------------------------------|
@@ -9,8 +9,8 @@
 | replace        | `rename`                      | `MoveFileEx`, without the empty folder    |
 | memory limit   | `getrlimit`                   | None                                      |
 
-What a system has is asked of Python (`hasattr`, `ImportError`), not derived from its name, so that a test can take
-it away.
+Features are detected through Python (`hasattr`, `ImportError`), not derived from the system's name, so that a test
+can remove them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ try:
 except ImportError:
     resource = None  # type: ignore[assignment]
 
-_AT_FDCWD = -100  # AT_FDCWD of Linux: paths are relative to the working folder
+_AT_FDCWD = -100  # AT_FDCWD of Linux: paths are relative to the working directory
 _RENAME_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 _UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 _NO_LINK_ERRNOS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
-"""Another disk, too many names, a file of somebody else, or a file system that knows nothing of them."""
+"""Another disk, too many links, a file of another user, or a file system without links."""
 
 _LOCKED_BYTE = 1 << 30  # Windows locks bytes, and nobody else can read them: not those that name the holder
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -45,14 +45,14 @@ _one_reader = threading.Lock()
 
 
 def open_to_read(path: str | bytes, *, wait: bool = False) -> int:
-    """A descriptor of a file. Unless told to `wait`, a pipe that nobody writes to is opened at once."""
+    """A file descriptor. Without `wait`, a pipe without a writer is opened without blocking."""
     return os.open(path, os.O_RDONLY | _BINARY | (0 if wait else getattr(os, "O_NONBLOCK", 0)))
 
 
 def pread(descriptor: int, size_bytes: int, offset: int) -> bytes:
-    """Bytes from an offset on, fewer only at the end of the file; where the descriptor stands does not change."""
+    """Bytes from an offset on, fewer only at the end of the file; the position of the descriptor does not change."""
     found = _pread(descriptor, size_bytes, offset)
-    while 0 < len(found) < size_bytes:  # no more than 2 GiB come at once
+    while 0 < len(found) < size_bytes:  # at most 2 GiB are read per call
         more = _pread(descriptor, size_bytes - len(found), offset + len(found))
         if not more:
             break
@@ -73,7 +73,7 @@ def _pread(descriptor: int, size_bytes: int, offset: int) -> bytes:
 
 
 def pread_into(descriptor: int, buffer: memoryview, offset: int) -> None:
-    """Fill `buffer` from an offset on; OSError where the file has not as many bytes."""
+    """Fill `buffer` from an offset on; OSError if the file ends before."""
     while buffer:
         if hasattr(os, "preadv"):
             count = os.preadv(descriptor, [buffer], offset)
@@ -86,9 +86,9 @@ def pread_into(descriptor: int, buffer: memoryview, offset: int) -> None:
 
 
 def sync_file(descriptor: int) -> None:
-    """Return when what was written is on the disk itself."""
+    """Return when the written data is on disk."""
     if sys.platform == "darwin" and fcntl is not None:
-        # There fsync only hands the bytes to the drive; this one waits until the drive has kept them.
+        # On macOS, fsync only passes the bytes to the drive; this waits until the drive has stored them.
         with suppress(OSError):
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
@@ -96,22 +96,22 @@ def sync_file(descriptor: int) -> None:
 
 
 def begin_sync(descriptor: int, begin: int, size_bytes: int) -> None:
-    """Have the disk begin with bytes that were just written, so that `sync_file` waits for little. Only a hint."""
+    """Start writing recent bytes to disk, so that `sync_file` waits less. Only a hint."""
     if hasattr(os, "posix_fadvise"):
         with suppress(OSError):
-            # Bytes that the disk does not have yet cannot be forgotten: they are sent there at once.
+            # Dirty pages cannot be dropped, so they are written to the disk immediately.
             os.posix_fadvise(descriptor, begin, size_bytes, os.POSIX_FADV_DONTNEED)
 
 
 def sync_folder(path: str) -> None:
-    """Return when the names in a folder are on the disk itself."""
+    """Return when the names in a folder are on disk."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as failure:
-        # Some network file systems cannot sync a folder; they have no way to be safer.
+        # Some network file systems cannot sync a folder, and have no safer alternative.
         if failure.errno not in _UNSUPPORTED_ERRNOS:
             raise
     finally:
@@ -119,11 +119,11 @@ def sync_folder(path: str) -> None:
 
 
 def replace(source: str, target: str) -> None:
-    """Rename a file over another one, or a folder to a name that is free or an empty folder."""
+    """Rename a file over another one, or a folder to an unused name or an empty folder."""
     try:
         os.replace(source, target)
     except PermissionError:
-        # Windows renames no folder over another one, not even an empty one.
+        # Windows does not rename a folder over another one, not even an empty one.
         if fcntl is not None or not (os.path.isdir(source) and os.path.isdir(target)):
             raise
         os.rmdir(target)
@@ -131,7 +131,7 @@ def replace(source: str, target: str) -> None:
 
 
 def link_file(source: str, target: str) -> bool:
-    """Give a file a second name; False where the system or the file system cannot."""
+    """Create a hard link; False if the system or the file system cannot."""
     try:
         os.link(source, target)
     except OSError as failure:
@@ -142,7 +142,7 @@ def link_file(source: str, target: str) -> bool:
 
 
 def exchange_names(one: str, other: str) -> bool:
-    """Exchange two names; False where the system or the file system cannot. Raises OSError for all else."""
+    """Exchange two names; False if the system or the file system cannot. Raises OSError for anything else."""
     call = _load_renameat2()
     if call is None:
         return False
@@ -179,15 +179,15 @@ def _c_library() -> Any:
 
 
 def lock_file(path: str) -> int:
-    """Hold the lock file at `path`, made where it is missing; BlockingIOError where another process holds it.
+    """Hold the lock file at `path`, created if missing; BlockingIOError if another process holds it.
 
-    The system lets go of it when this process ends, however it ends.
+    The system releases it when this process ends, for whatever reason.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _lock(descriptor)
-            # Whoever held it before may have removed the file between our opening and our locking.
+            # The previous holder may have removed the file after we opened it and before we locked it.
             if _is_at(descriptor, path):
                 return descriptor
         except BaseException:
@@ -197,9 +197,9 @@ def lock_file(path: str) -> int:
 
 
 def unlock_file(path: str, descriptor: int) -> None:
-    """Let go of a lock file, and remove it."""
+    """Release a lock file, and remove it."""
     if fcntl is None:
-        # Windows removes no file that is open, so that one which somebody else holds by now stays.
+        # Windows does not remove an open file: one that another process holds by now stays.
         os.close(descriptor)
         with suppress(OSError):
             os.unlink(path)
@@ -238,14 +238,14 @@ def usable_cores() -> int:
 
 
 TRIM_THRESHOLD_BYTES = 32 << 20
-"""A task that handled so much leaves enough behind for it to be worth a few milliseconds."""
+"""After a task that processed this many bytes, trimming is worth a few milliseconds."""
 
 
 def trim_heap() -> None:
-    """Let go of what the allocator holds for later.
+    """Return free memory of the allocator to the system.
 
-    glibc keeps freed blocks of up to 32 MiB once it has seen such sizes, and what it keeps grows for hours as
-    buffers of many sizes come and go. Other allocators return memory by themselves.
+    glibc keeps freed blocks of up to 32 MiB once it has seen such sizes, and they grow for hours with buffers of
+    many sizes. Other allocators return memory by themselves.
     """
     library = _c_library()
     if hasattr(library, "malloc_trim"):
@@ -253,7 +253,7 @@ def trim_heap() -> None:
 
 
 def address_space_limit() -> tuple[int, bool] | None:
-    """How many bytes of address space this process may have, and whether it may have more; None without a limit."""
+    """The address space limit of this process in bytes, and whether it can be raised; None without a limit."""
     if resource is None:
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -261,7 +261,7 @@ def address_space_limit() -> tuple[int, bool] | None:
 
 
 def address_space_bytes() -> int | None:
-    """How much of its address space this process uses; None where the system does not say."""
+    """The address space that this process uses; None if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -270,7 +270,7 @@ def address_space_bytes() -> int | None:
 
 
 def reduce_address_space() -> None:
-    """Where memory is limited, let libraries that are not loaded yet reserve less of it in advance."""
+    """If memory is limited, make libraries that are not loaded yet reserve less of it in advance."""
     if address_space_limit() is not None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -1,4 +1,4 @@
-"""One storage for reading: this machine's files, and places elsewhere by their URLs."""
+"""One storage for reading: local files, and remote ones by URL."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ ResultT = TypeVar("ResultT")
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path names a place elsewhere: `scheme://…`. A drive letter is no scheme."""
+    """Whether a path is remote: `scheme://…`. A drive letter is not a scheme."""
     scheme, found, _ = path.partition("://")
     return bool(found) and len(scheme) > 1 and scheme.replace("+", "").replace("-", "").isalnum()
 
 
 def reject_remote_write(path: str) -> None:
-    """Raise where a path is one elsewhere: on this machine it would become a folder with a colon in its name."""
+    """Raise for a remote path: locally it would become a folder with a colon in its name."""
     if is_remote(path):
         raise read_only_error(path)
 
 
 class _RoutedStorage:
-    """Hands each path to the storage that it belongs to."""
+    """Passes each path to the storage that it belongs to."""
 
     def open_read(self, path: str) -> Readable:
         return _storage_for(path).open_read(path)
@@ -80,24 +80,24 @@ ROUTED_STORAGE: Final[Storage] = _RoutedStorage()
 
 
 def get_path_kind(path: str) -> PathKind | None:
-    """What a path stands for; None where there is nothing, or nothing that can be looked at."""
+    """The kind of a path; None if nothing exists there, or nothing that can be inspected."""
     try:
         return ROUTED_STORAGE.stat(path).kind
     except RekordError as failure:
         if failure.code == "X555":
-            raise  # a place that cannot be reached says nothing of what is there
+            raise  # an unreachable server does not mean that nothing exists there
         return None
 
 
 def map_concurrently(
     function: Callable[[ArgumentT], ResultT],
-    asked: Sequence[ArgumentT],
+    items: Sequence[ArgumentT],
     *,
     remote: bool,
     at_once: int = MAX_CONCURRENT_REQUESTS,
 ) -> list[ResultT]:
-    """What a function gives for each, in order: side by side where most of the time is waiting for a server."""
-    if not remote or len(asked) < 2:
-        return [function(one) for one in asked]
-    with ThreadPoolExecutor(min(len(asked), at_once), thread_name_prefix="rekord-ask") as threads:
-        return list(threads.map(function, asked))
+    """The results of a function for each item, in order; concurrent if most of the time is spent waiting."""
+    if not remote or len(items) < 2:
+        return [function(one) for one in items]
+    with ThreadPoolExecutor(min(len(items), at_once), thread_name_prefix="rekord-ask") as threads:
+        return list(threads.map(function, items))

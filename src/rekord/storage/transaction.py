@@ -1,6 +1,6 @@
-"""Publishing files: lock a place, stage where nobody looks, commit in one step, recover what a crash left.
+"""Publishing files: lock a target, stage under a hidden name, commit in one step, recover after a crash.
 
-Everything that rekord publishes as NAME lies beside it until then, so that committing is a rename:
+Everything that rekord publishes as NAME is staged next to it, so that committing is a rename:
 
     NAME is a file           .rekord-staged-HEX                          → NAME
     a folder, in one go      .NAME.rekord-VERB/                          → NAME/
@@ -9,7 +9,7 @@ Everything that rekord publishes as NAME lies beside it until then, so that comm
     what is replaced         NAME/                                       → .NAME.rekord-old-HEX/, then removed
     one writer at a time     .NAME.rekord.lock
 
-Nothing here asks the operating system: a `Storage` does, so that another kind of place needs no other transaction.
+Nothing here calls the operating system: a `Storage` does, so that other storages need no other transaction.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 STAGED_PREFIX = ".rekord-staged-"
-"""How a staged file's name begins: hidden, and of one length whatever the target's name."""
+"""Prefix of staged files: hidden, and of the same length whatever the target is named."""
 
-_TEMPORARY = ".tmp"  # how the names of files in a staging end that a task has not finished
-_SPILLS = "spills"  # the file that says where a staging has its spills when they are not in map/
+_TEMPORARY = ".tmp"  # extension of files in a staging that a task has not finished
+_SPILLS = "spills"  # the file with the folder of a staging's spills, if that is not map/
 _MOST_BYTES = 1 << 34
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 _MOST_WAITING = 64
-_SYNCING = 8  # threads: what they ask for at once, a file system does in one go
+_SYNCING = 8  # threads: a file system combines concurrent syncs
 _WRITE_BYTES = 1 << 20
 
 _Done = TypeVar("_Done", bound=msgspec.Struct)
@@ -51,7 +51,7 @@ _Swap = TypeVar("_Swap", bound="SwapRecord")
 
 
 def kind_at(storage: Storage, path: str) -> PathKind | None:
-    """What there is by this name; None where there is nothing."""
+    """The kind of what exists at this path; None if nothing does."""
     try:
         return storage.stat(path).kind
     except DatasetError as failure:
@@ -61,19 +61,19 @@ def kind_at(storage: Storage, path: str) -> PathKind | None:
 
 
 def exists(storage: Storage, path: str) -> bool:
-    """Whether there is anything by this name."""
+    """Whether anything exists at this path."""
     return kind_at(storage, path) is not None
 
 
 def read_bytes(storage: Storage, path: str) -> bytes:
-    """The whole of a file of ours."""
+    """The contents of a file of ours."""
     return read_file(path, storage, most_bytes=_MOST_BYTES)
 
 
 def remove_tree(storage: Storage, folder: str) -> None:
     """Remove a folder of ours, if it exists.
 
-    The done files go last, so that what is left is never taken for more than it is.
+    The done files go last: an interrupted removal must not look like finished work.
     """
     if not exists(storage, folder):
         return
@@ -88,24 +88,24 @@ def remove_tree(storage: Storage, folder: str) -> None:
 
 
 class Transaction:
-    """One path that is to be published. Errors name it as it was given, or as `shown`."""
+    """One path to publish. Errors name it as given, or as `shown`."""
 
     def __init__(self, path: PathLike, storage: Storage = LOCAL, *, shown: str | None = None) -> None:
         self.path = os.fspath(path)
         reject_remote_write(self.path)
         self.shown = self.path if shown is None else shown
         self.storage = storage
-        # A link stays a link: what it leads to is replaced.
+        # A link stays a link: its target is replaced.
         self.target = storage.real(self.path)
         self.parent, self.name = os.path.split(self.target)
 
     def hidden(self, what: str) -> str:
-        """A path beside the target that nobody looks at."""
+        """A hidden path next to the target."""
         return os.path.join(self.parent, f".{self.name}.rekord{what}")
 
     @contextmanager
     def lock(self) -> Iterator[Self]:
-        """Be the only one who writes here, while the block lasts."""
+        """Hold the lock of the target during the block: one writer at a time."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(self.storage.lock(self.hidden(".lock")))
@@ -116,16 +116,16 @@ class Transaction:
             yield self
 
     def staging(self, plan_id: str, *, spills: str | None = None) -> Staging:
-        """The staging of one plan; its spills lie below `spills` where that is given."""
+        """The staging of one plan; its spills are below `spills`, if given."""
         folder = self.hidden(f"-{plan_id[:16]}")
         if spills is not None:
-            # Spills of several datasets may lie there, and some of the same name.
+            # It may hold the spills of several datasets, some with the same name.
             own = hashlib.sha256(self.target.encode(errors="surrogateescape")).hexdigest()[:8]
             spills = os.path.join(self.storage.real(spills), f"{os.path.basename(folder)}-{own}")
         return Staging(folder, self.storage, spills=spills)
 
     def stagings(self) -> list[Staging]:
-        """All stagings for this place, of whatever plans."""
+        """All stagings for this target, of any plan."""
         length = len(self.hidden("-")) + 16
         return [
             Staging(folder, self.storage, spills=_spills_of(folder, self.storage))
@@ -134,14 +134,14 @@ class Transaction:
         ]
 
     def commit(self, staged: str) -> None:
-        """Make a staged folder appear. An older one gets a hidden name, for `remove_replaced`."""
+        """Publish a staged folder. An existing one gets a hidden name, for `remove_replaced`."""
         taken = exists(self.storage, self.target) and bool(self.storage.list(self.target))
         self._rename(staged, aside=self.hidden(f"-old-{secrets.token_hex(4)}") if taken else None)
 
     def remove_replaced(self, remove: Callable[[str], str | None]) -> str | None:
-        """Remove what `commit` put aside, in this run or in one that died before it could.
+        """Remove the folders that `commit` replaced, in this run or in one that died before it could.
 
-        `remove` gives the folder back where it left something that is not ours; the last such one is the result.
+        `remove` returns the folder if it contains something that is not ours; the last such folder is the result.
         """
         left = None
         for folder in self._beside("-old-"):
@@ -149,11 +149,11 @@ class Transaction:
         return left
 
     def file(self) -> StagedFile:
-        """A file that appears when it is committed, in place of one that is there."""
+        """A file that appears when it is committed, and replaces an existing one."""
         kind = None
-        with suppress(DatasetError):  # what cannot be seen: creating the staged file will tell
+        with suppress(DatasetError):  # if it cannot be inspected, creating the staged file reports why
             kind = kind_at(self.storage, self.target)
-        # A rename would put a file in the place of a device: with enough rights, of /dev/null itself.
+        # A rename would replace a device with a file: with enough rights, even /dev/null.
         if kind not in (None, "file"):
             raise error(
                 "X504",
@@ -167,10 +167,10 @@ class Transaction:
 
     @contextmanager
     def folder(self, by: str, *, as_files: bool = False, overwrite: bool = False) -> Iterator[StagedFolder]:
-        """A folder that appears by one rename when the block ends well, and not at all when it raises.
+        """A folder that appears by one rename when the block succeeds, and not at all if it raises.
 
-        `by` is the verb that writes it. `as_files`: each file goes beside the target under its own name, one right
-        after the other, when all of them are on the disk.
+        `by` is the verb that writes it. `as_files`: each file is renamed to its own name next to the target, one
+        right after the other, once all of them are on disk.
         """
         storage, made = self.storage, self._missing_folder()
         storage.make_folder(self.parent)
@@ -179,7 +179,7 @@ class Transaction:
         try:
             with self.lock():
                 try:
-                    remove_tree(storage, staged.folder)  # of a run that was killed: nobody else holds the lock
+                    remove_tree(storage, staged.folder)  # left by a killed run: nobody else holds the lock
                     storage.make_folder(staged.folder)
                     yield staged
                     staged.sync()
@@ -202,7 +202,7 @@ class Transaction:
             raise
 
     def _rename(self, staged: str, *, aside: str | None) -> None:
-        """Give a staged folder the target's name; what has it is renamed before, and back where that fails."""
+        """Rename a staged folder to the target; an existing one is renamed first, and back on failure."""
         storage = self.storage
         if aside is not None:
             storage.rename(self.target, aside)
@@ -228,10 +228,10 @@ class Transaction:
                     storage.remove(target)
             raise
         with suppress(RekordError):
-            storage.remove_folder(folder)  # empty now; the files are there, whatever becomes of this
+            storage.remove_folder(folder)  # empty now; the files are in place even if this fails
 
     def _beside(self, what: str) -> list[str]:
-        """The folders beside the target whose hidden names begin so."""
+        """The folders next to the target whose hidden names begin with this."""
         prefix = os.path.basename(self.hidden(what))
         return [
             os.path.join(self.parent, entry.name)
@@ -240,7 +240,7 @@ class Transaction:
         ]
 
     def _missing_folder(self) -> str | None:
-        """The uppermost folder that will have to be made."""
+        """The topmost folder that does not exist yet."""
         missing, folder = None, self.parent
         while folder and not exists(self.storage, folder):
             missing, folder = folder, os.path.dirname(folder)
@@ -250,10 +250,10 @@ class Transaction:
 
 
 class StagedFile:
-    """A file under a temporary name, on its way to `path`: a `with` block or `commit` puts it there.
+    """A file under a temporary name; the end of a `with` block, or `commit`, renames it to `path`.
 
-    With `sync` its bytes are on the disk before it has its name: a name without them is a half file. One that is
-    published by itself is known to the user as `shown`: errors name that, and its folder is synced too.
+    With `sync` its bytes are on disk before it gets its name: otherwise a crash could leave a partial file. A file
+    that is published by itself has `shown`: errors name that path, and its folder is synced too.
     """
 
     def __init__(self, path: str, temporary: str, storage: Storage, *, sync: bool, shown: str | None = None) -> None:
@@ -274,7 +274,7 @@ class StagedFile:
                 raise
 
     def write(self, data: Buffer, /) -> int:
-        """Write through, unbuffered: gather small pieces before."""
+        """Write without buffering: collect small pieces first."""
         assert self._file is not None, "written after it was closed"
         try:
             return self._file.write(data)
@@ -293,7 +293,7 @@ class StagedFile:
             file.close()
 
     def commit(self) -> None:
-        """Give it its name."""
+        """Rename it to `path`."""
         with self._named():
             try:
                 if self._sync:
@@ -308,11 +308,11 @@ class StagedFile:
                 self._storage.sync_folder(os.path.dirname(self.path))
 
     def discard(self) -> None:
-        """Remove it, unless it is settled; what is at `path` stays as it was."""
+        """Remove it, unless it was committed or discarded; an existing file at `path` stays."""
         if self._is_settled:
             return
         self._is_settled = True
-        # What led here is the error to tell of, not that the cleaning failed too.
+        # The original failure is the error to report, not a failed cleanup.
         with suppress(RekordError):
             self.close()
         with suppress(RekordError):
@@ -341,19 +341,19 @@ class StagedFile:
 
 
 def publish(path: PathLike, storage: Storage = LOCAL) -> StagedFile:
-    """Stage a file that appears at `path`, complete and on disk, when the `with` block ends well.
+    """Stage a file that appears at `path`, complete and on disk, when the `with` block succeeds.
 
     ```python
     with publish("train.tfrecord") as staged:
         staged.write(frames)
     ```
-    When the block raises, nothing appears and what was at `path` stays as it was.
+    If the block raises, nothing appears and an existing file at `path` stays.
     """
     return Transaction(path, storage).file()
 
 
 def _name_below(failure: RekordError, folder: str, place: str) -> None:
-    """The name of the staging folder means nothing to anyone: name what it becomes."""
+    """Errors name the target: the name of the staging folder means nothing to a user."""
     path = failure.location.path or ""
     if path == folder or path.startswith(os.path.join(folder, "")):
         below = path[len(folder) + 1 :]
@@ -362,9 +362,9 @@ def _name_below(failure: RekordError, folder: str, place: str) -> None:
 
 
 class Output:
-    """Gathers small pieces for a staged file, until the end of a `with` block. pyarrow takes it for a Python file."""
+    """Buffers small writes to a staged file, until the end of a `with` block. pyarrow accepts it as a Python file."""
 
-    closed = False  # who writes into this does not decide when it is complete
+    closed = False  # the writer does not decide when the file is complete
 
     def __init__(self, file: Writable) -> None:
         self.file = file
@@ -372,7 +372,7 @@ class Output:
         self._gathered = bytearray()
 
     def write(self, data: Buffer) -> int:
-        """Take some bytes, which may be used again after that."""
+        """Copy some bytes; the caller may reuse their buffer."""
         view = memoryview(data).cast("B")
         self.n_bytes += len(view)
         if len(view) >= _WRITE_BYTES:
@@ -388,13 +388,13 @@ class Output:
         return self.n_bytes
 
     def flush(self) -> None:
-        """Nothing: what counts is that everything is on the disk in the end."""
+        """No-op: the file is synced at the end."""
 
     def close(self) -> None:
-        """Nothing, as said."""
+        """No-op, as `flush`."""
 
     def put(self) -> None:
-        """Hand what is gathered to the file."""
+        """Write the buffer to the file."""
         if self._gathered:
             self.file.write(self._gathered)
             self._gathered = bytearray()
@@ -408,7 +408,7 @@ class Output:
 
 
 class StagedFolder:
-    """A folder of files that do not have their place yet. `name` is that of the target."""
+    """A staged folder of files. `name` is that of the target."""
 
     def __init__(self, folder: str, storage: Storage, *, name: str) -> None:
         self.folder = folder
@@ -418,10 +418,10 @@ class StagedFolder:
         self._storage = storage
         self._folders = {folder}
         self._open: list[Writable] = []
-        self._waiting: list[Writable] = []  # complete, and not yet on the disk
+        self._waiting: list[Writable] = []  # complete, not yet on disk
 
     def create(self, name: str) -> Writable:
-        """A new file below the folder, by a name that is parted by "/"; `close` completes it."""
+        """A new file below the folder; its name is separated by "/", and `close` completes it."""
         path = os.path.join(self.folder, *name.split("/"))
         folder = os.path.dirname(path)
         if folder not in self._folders:
@@ -439,7 +439,7 @@ class StagedFolder:
         self._close(file)
 
     def output(self, name: str) -> Output:
-        """A new file that is written in small pieces; `finish` completes it."""
+        """A new file for small writes; `finish` completes it."""
         return Output(self.create(name))
 
     def finish(self, output: Output) -> None:
@@ -449,7 +449,7 @@ class StagedFolder:
         self._count(output.n_bytes)
 
     def put(self, name: str, content: bytes) -> None:
-        """A whole file, one of many: it is brought to the disk together with others."""
+        """Write a whole file, one of many: it is synced together with others."""
         file = self.create(name)
         file.write(content)
         self._count(len(content))
@@ -458,14 +458,14 @@ class StagedFolder:
             self._sync_waiting()
 
     def sync(self) -> None:
-        """Return when everything is on the disk, the names too."""
+        """Return when everything is on disk, including the names."""
         self._sync_waiting()
         for folder in sorted(self._folders, reverse=True):
             self._storage.sync_folder(folder)
 
     def discard(self) -> None:
         """Remove everything."""
-        # What led here is the error to tell of, not that the cleaning failed too.
+        # The original failure is the error to report, not a failed cleanup.
         for file in self._open:
             with suppress(RekordError):
                 file.close()
@@ -492,15 +492,15 @@ class StagedFolder:
 
 
 class Staging:
-    """A folder that is made by many tasks, and by a later run where this one dies: what is done is not done again.
+    """A folder written by many tasks, which a later run resumes after a crash: finished tasks are not repeated.
 
-    `out` becomes the target. A task writes what it makes, and its `.done` file last.
+    `out` becomes the target. A task writes its output, and its `.done` file last.
     """
 
     def __init__(self, folder: str, storage: Storage = LOCAL, *, spills: str | None = None) -> None:
         self.folder = folder
         self.storage = storage
-        self.spills = spills or os.path.join(folder, "map")  # elsewhere where another disk is to hold them
+        self.spills = spills or os.path.join(folder, "map")  # elsewhere if they go to another disk
 
     @property
     def out(self) -> str:
@@ -517,9 +517,9 @@ class Staging:
         return os.path.join(self.folder, "shards", f"{split}-{shard:05d}.done")
 
     def prepare(self, plan: bytes, *folders: str) -> None:
-        """Make the folders, these below `out` among them, and remove what killed tasks left half done."""
+        """Create the folders, including these below `out`, and remove what killed tasks left unfinished."""
         if self._has_separate_spills:
-            # First: whoever removes this staging must know what else is its own.
+            # First: whoever removes this staging must know that the spills belong to it.
             self.storage.make_folder(self.folder)
             spills = self.storage.real(self.spills).encode(errors="surrogateescape")
             self.write(os.path.join(self.folder, _SPILLS), spills)
@@ -536,7 +536,7 @@ class Staging:
             self.write(self._plan_path, plan)
 
     def remove_unfinished(self, folder: str) -> None:
-        """Remove what killed tasks left half done in a folder and below it."""
+        """Remove what killed tasks left unfinished in a folder and below it."""
         for entry in self.storage.list(folder):
             path = os.path.join(folder, entry.name)
             if entry.kind == "folder" and not entry.link:
@@ -546,7 +546,7 @@ class Staging:
                     self.storage.remove(path)
 
     def plan(self) -> dict[str, Any]:
-        """The plan that this staging belongs to; empty where none was written."""
+        """The plan that this staging belongs to; empty if none was written."""
         with suppress(DatasetError, *_UNREADABLE):
             document = msgspec.json.decode(read_bytes(self.storage, self._plan_path))
             if isinstance(document, dict):
@@ -554,7 +554,7 @@ class Staging:
         return {}
 
     def has_finished_tasks(self) -> bool:
-        """Whether there is anything that a run could go on from."""
+        """Whether there is anything to resume from."""
         return any(
             entry.name.endswith(".done")
             for folder in (self.spills, os.path.join(self.folder, "shards"))
@@ -563,22 +563,22 @@ class Staging:
         )
 
     def create(self, path: str, *, sync: bool = False) -> StagedFile:
-        """A new file, complete or not there; with `sync` it survives a loss of power."""
-        temporary = f"{path}.{secrets.token_hex(8)}{_TEMPORARY}"  # of this attempt alone
+        """A new file that appears once complete; with `sync` it survives a power loss."""
+        temporary = f"{path}.{secrets.token_hex(8)}{_TEMPORARY}"  # unique to this attempt
         return StagedFile(path, temporary, self.storage, sync=sync)
 
     def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
-        """A whole small file."""
+        """Write a whole small file."""
         with self.create(path, sync=sync) as file:
             file.write(data)
 
     def write_done(self, path: str, done: msgspec.Struct) -> None:
-        """What a task says when it is finished."""
+        """Write the `.done` file of a task."""
         body = msgspec.json.encode(done)
         self.write(path, body + f"\n{_checksum(body)}".encode())
 
     def read_done(self, path: str, kind: type[_Done]) -> _Done | None:
-        """What a finished task wrote last; None where it is not finished, or its file is damaged."""
+        """The `.done` file of a task; None if the task is not finished, or the file is damaged."""
         try:
             body, _, checksum = read_bytes(self.storage, path).rpartition(b"\n")
             if checksum != _checksum(body).encode():
@@ -588,7 +588,7 @@ class Staging:
             return None
 
     def size_of(self, path: str) -> int:
-        """In bytes; -1 where there is no such file."""
+        """The size of a file in bytes; -1 if it does not exist."""
         try:
             return self.storage.stat(path).size_bytes
         except DatasetError:
@@ -617,26 +617,26 @@ def _checksum(body: bytes) -> str:
 
 
 def _spills_of(folder: str, storage: Storage) -> str | None:
-    """Where the spills of a staging are, if not in it."""
+    """The folder of a staging's spills, if it is outside."""
     path = os.path.join(folder, _SPILLS)
     spills = read_bytes(storage, path).decode(errors="surrogateescape") if exists(storage, path) else ""
-    # What it names will be removed: nothing but a folder of ours has such a name.
+    # This folder will be removed: only a folder of ours has such a name.
     ours = os.path.basename(spills).startswith(f"{os.path.basename(folder)}-")
     return spills if ours and exists(storage, spills) else None
 
 
 class SwapRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A new folder in place of an old one, by the digests of what they hold. Others add what they want to know."""
+    """A swap of an old folder for a new one, by the digests of their contents. Subclasses add fields."""
 
     old: str
     new: str
 
 
 class Replacement(Transaction):
-    """A folder that takes the place of another one: in one step, or in two that a journal makes one.
+    """A folder that replaces another one: in one atomic step, or in two with a journal.
 
-    `digest` tells what a folder holds, None where it holds nothing known. `remove` removes such a folder, and gives
-    it back where something was left in it that is not ours.
+    `digest` identifies the contents of a folder, None if they are unknown. `remove` removes such a folder, and
+    returns it if it contains something that is not ours.
     """
 
     def __init__(
@@ -657,15 +657,15 @@ class Replacement(Transaction):
 
     @contextmanager
     def lock_work(self) -> Iterator[Self]:
-        """Be the only one who replaces it. The target itself is locked only while it changes."""
+        """Hold the lock of `work`. The target itself is locked only while it changes."""
         self.storage.make_folder(self.parent)
         with Transaction(self.work, self.storage, shown=self.shown).lock():
             yield self
 
     def swap(self, swap: SwapRecord, check: Callable[[], None]) -> str | None:
-        """Put `data` in the place of the target, if that is still `swap.old` and `check` has nothing against it.
+        """Replace the target with `data`, if it is still `swap.old` and `check` does not raise.
 
-        A folder in which something was left that is not ours.
+        Returns a folder that contains something that is not ours, if any.
         """
         with self.lock():
             if self._digest(self.target) != swap.old:
@@ -686,13 +686,13 @@ class Replacement(Transaction):
             return self._remove_old()
 
     def recover(self, kind: type[_Swap]) -> _Swap | None:
-        """Finish or undo a swap that an earlier run left half done; the swap, where it was done and not reported."""
+        """Finish or undo a swap that an earlier run left unfinished; returns it if it was done and not reported."""
         if not exists(self.storage, self._journal):
             return None
         try:
             swap = msgspec.json.decode(read_bytes(self.storage, self._journal), type=kind)
         except _UNREADABLE:
-            # It was cut off by a loss of power, before anything changed places.
+            # A power loss truncated it, before anything was renamed.
             self.storage.remove(self._journal)
             return None
         with self.lock():
@@ -700,7 +700,7 @@ class Replacement(Transaction):
 
     def _recover(self, swap: _Swap) -> _Swap | None:
         if not exists(self.storage, self.target):
-            # It died between two renames: what it had made takes the place, or what was there goes back.
+            # It died between two renames: the new folder gets the name, or the old one gets it back.
             for folder, digest in ((self.data, swap.new), (self._old, swap.old)):
                 if self._digest(folder) == digest:
                     self._rename(folder, aside=None)
@@ -712,7 +712,7 @@ class Replacement(Transaction):
         return None
 
     def remove_data(self, folder: str) -> str | None:
-        """Remove a folder in `work`. What is not ours stays, under a hidden name beside the target."""
+        """Remove a folder in `work`. What is not ours stays, under a hidden name next to the target."""
         if not exists(self.storage, folder) or self._remove(folder) is None:
             return None
         aside = self.hidden(f"-old-{secrets.token_hex(4)}")
@@ -720,7 +720,7 @@ class Replacement(Transaction):
         return aside
 
     def clear(self) -> str | None:
-        """Remove `work` with all that is in it."""
+        """Remove `work` and everything in it."""
         left = [self.remove_data(folder) for folder in (self.data, self._old)]
         remove_tree(self.storage, self.work)
         return left[1] or left[0]
@@ -731,7 +731,7 @@ class Replacement(Transaction):
         return left
 
     def _write_journal(self, swap: SwapRecord) -> None:
-        """On the disk itself. It is put together in `work`, which is removed with all that is in it."""
+        """Write the journal and sync it. It is prepared in `work`, which is removed with its contents."""
         passing = os.path.join(self.work, "swap")
         Staging(self.work, self.storage).write(passing, msgspec.json.encode(swap), sync=True)
         self.storage.rename(passing, self._journal)

@@ -1,4 +1,4 @@
-"""Record files and ways to damage them, without the native core: a witness that is independent of it."""
+"""Record files and ways to damage them, independent of the native core."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _advance_crc(crc: int, data: bytes) -> int:
 
 
 def _build_row_tables() -> list[list[int]]:
-    """For each byte of a register, what becomes of its values after a row of zeros: the CRC is linear."""
+    """For each byte of a register, its values after a row of zeros: the CRC is linear."""
     bits = [_advance_crc(1 << bit, bytes(_ROW_BYTES)) for bit in range(32)]
     tables = []
     for first in range(0, 32, 8):
@@ -57,8 +57,8 @@ _ROW_TABLES = _build_row_tables()
 
 
 def _long_crc32c(data: bytes) -> int:
-    """The same for long data: rows of 256 bytes side by side, then joined."""
-    # Zeros in front do not change a register of zeros; one of ones inverts the first four bytes instead.
+    """The same for long data: rows of 256 bytes in parallel, then joined."""
+    # Leading zeros do not change a zero register; a register of ones inverts the first four bytes instead.
     padding = -len(data) % _ROW_BYTES
     padded = np.frombuffer(bytes(padding) + data, np.uint8).copy()
     padded[padding : padding + 4] ^= 0xFF
@@ -81,7 +81,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def frame(payload: bytes) -> bytes:
-    """One record as it stands in a file: length, checksum, payload, checksum."""
+    """One record as stored in a file: length, checksum, payload, checksum."""
     return claim_length(len(payload), payload)
 
 
@@ -91,10 +91,10 @@ def frames(payloads: Iterable[bytes]) -> bytes:
 
 
 def claim_length(n_bytes: int, payload: bytes = b"") -> bytes:
-    """A frame whose length says `n_bytes`, with the right checksum of that length, whatever `payload` holds.
+    """A frame with the length `n_bytes` and a valid checksum of that length, whatever the size of `payload`.
 
-    The payload and its own, right, checksum follow. With `n_bytes` beyond them this is the frame that a
-    reader must not allocate for.
+    The payload and its valid checksum follow. If `n_bytes` exceeds them, a reader must not allocate memory for
+    the claimed length.
     """
     if not 0 <= n_bytes < 1 << 64:
         raise ValueError(f"a length is 64 bits without sign, not {n_bytes}")
@@ -180,7 +180,7 @@ def insert_bytes(data: bytes, at: int, inserted: bytes) -> bytes:
 
 
 def zero_block(data: bytes, begin: int, end: int) -> bytes:
-    """`data` with zeros from `begin` up to `end`, as a file has after a crash lost one of its blocks."""
+    """`data` with zeros from `begin` up to `end`, as in a file that lost a block in a crash."""
     _check_range(data, begin, end)
     return data[:begin] + bytes(end - begin) + data[end:]
 

@@ -1,4 +1,4 @@
-"""Sources, conversions and manifests for tests, small enough that a few rows make many parts."""
+"""Sources, conversions and manifests for tests; a few rows are enough for many parts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ManifestEdit = Callable[[dict[str, Any]], object]
 
 
 def edit_manifest(folder: Path | str, change: ManifestEdit) -> None:
-    """Change the document of a manifest, and make its checksum agree with it again where that is possible."""
+    """Change the document of a manifest, and update its checksum if possible."""
     path = Path(folder) / "rekord.json"
     document = json.loads(path.read_text())
     change(document)
-    with suppress(msgspec.ValidationError, OverflowError):  # reading it says so too
+    with suppress(msgspec.ValidationError, OverflowError):  # reading it reports that as well
         document["checksum"] = _checksum(msgspec.convert(document, Manifest))
     path.write_text(json.dumps(document, indent=1) + "\n")
 
@@ -53,9 +53,8 @@ class _LineRange(NamedTuple):
 class NumberedFilesSource:
     """All files below a folder: a line `2 some text` is a row with a label and a text, and its line number.
 
-    An empty line is no row, and moves none: positions are line numbers. A line that begins with `!` is a row that
-    cannot be made. With `columns` rows come side by side where they can; with `folders` the first folder of a
-    path is the row's split.
+    Empty lines are skipped; positions are line numbers. A line that begins with `!` is a bad row. With `columns`
+    rows are read in column chunks where possible; with `folders` the first folder of a path is the row's split.
     """
 
     root: str
@@ -136,7 +135,7 @@ class NumberedFilesSource:
 
     @staticmethod
     def _to_column_chunks(rows: Iterator[SourceRow]) -> Iterator[Chunk]:
-        """Rows of following lines in one chunk; those that cannot be made between them."""
+        """Rows of consecutive lines as chunks, with bad rows between them."""
         together: list[SourceRow] = []
         for row in rows:
             good = not isinstance(row.values, RekordError)
@@ -163,7 +162,7 @@ def _to_column_chunk(rows: list[SourceRow]) -> ColumnChunk:
 
 
 def numbered_lines(count: int, *, start: int = 0, classes: int = DEFAULT_CLASSES) -> str:
-    """Lines for a file of `NumberedFilesSource`, no two alike, of different lengths, with unequal classes."""
+    """Lines for a file of `NumberedFilesSource`: all different, of different lengths, with imbalanced classes."""
     lines = []
     for i in range(start, start + count):
         label = (i * i + i // 3) % classes
@@ -172,7 +171,7 @@ def numbered_lines(count: int, *, start: int = 0, classes: int = DEFAULT_CLASSES
 
 
 def read_tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
-    """Every file below a folder with its bytes; a folder that is empty is there too, without any."""
+    """Every file below a folder with its bytes; an empty folder is included, without bytes."""
     found: dict[str, bytes] = {}
     for place, folders, names in os.walk(folder):
         below = os.path.relpath(place, folder)
@@ -187,7 +186,7 @@ def read_tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedSource:
-    """Rows that are made when they are read: of any number, and on no disk."""
+    """Any number of rows, generated when they are read and not stored on disk."""
 
     rows: int
     row_bytes: int
@@ -220,7 +219,7 @@ class GeneratedSource:
 
 
 class PeakMemory:
-    """The most anonymous memory that this process and its children had at once, looked at many times a second."""
+    """The peak anonymous memory of this process and its children together, sampled many times per second."""
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -241,7 +240,7 @@ class PeakMemory:
 
 
 def _process_tree(process: int) -> list[int]:
-    """A process and all that descend from it."""
+    """A process and all its descendants."""
     found = [process]
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):
@@ -264,7 +263,7 @@ class _Patcher(Protocol):
 
 
 def use_small_parts(patch: _Patcher, *, part_bytes: int = 250, run_bytes: int = 600, piece_bytes: int = 300) -> None:
-    """Make parts, runs and pieces small in this process, so that few rows make several of each."""
+    """Make parts, runs and pieces small in this process, so that a few rows fill several of each."""
     patch.setattr(driver, "PART_BYTES", part_bytes)
     patch.setattr(tasks, "PART_BYTES", part_bytes)
     patch.setattr(spill, "RUN_BYTES", run_bytes)
@@ -273,14 +272,14 @@ def use_small_parts(patch: _Patcher, *, part_bytes: int = 250, run_bytes: int = 
 
 
 def disable_fsync(patch: _Patcher) -> None:
-    """Skip what makes a disk keep its bytes. `FaultyStorage` loses what was not synced without looking at disks."""
+    """Make `fsync` a no-op. `FaultyStorage` simulates lost bytes without it."""
     patch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 def build_conversion(
     rows: Any, out: str | os.PathLike[str], options: Mapping[str, Any], storage: Storage = LOCAL
 ) -> Conversion:
-    """What `rk.write(rows, out, **options)` would run, in this process alone unless options say otherwise."""
+    """The conversion that `rk.write(rows, out, **options)` runs; in this process, unless `workers` is given."""
     return prepare_conversion(rows, out, WriteOptions(**{"workers": 1, **options}), storage=storage)
 
 
@@ -292,6 +291,6 @@ def execute_conversion(
 
 
 def find_leftovers(out: str | os.PathLike[str]) -> list[str]:
-    """What lies beside a dataset and begins with its hidden name: stagings, locks, older datasets."""
+    """Hidden files and folders next to a dataset that belong to it: stagings, locks, replaced datasets."""
     parent, name = os.path.split(os.path.abspath(out))
     return sorted(other for other in os.listdir(parent) if other.startswith(f".{name}."))

@@ -1,4 +1,4 @@
-"""A storage that fails where it is told to, so that a test can die at every single step."""
+"""A storage that fails at a chosen operation, so that a test can crash at every single step."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 Fault: TypeAlias = Literal["crash", "short write then crash", "power loss", "enospc", "eio"]
 """How an operation fails.
 
-crash: the process dies before it. short write then crash: half of the bytes arrive, then it dies.
-power loss: the machine dies, and what was not synced is gone from the files. enospc, eio: half of the bytes
-arrive and the system reports the error; the process lives on, and later operations work.
+crash: the process dies before it. short write then crash: half of the bytes are written, then it dies.
+power loss: the machine dies, and files lose what was not synced. enospc, eio: half of the bytes are written and
+the system reports the error; the process continues, and later operations work.
 """
 
 _File = TypeVar("_File", Readable, Writable)
@@ -40,12 +40,12 @@ _ERRNOS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
 
 
 class Crash(BaseException):
-    """The process is dead: no `except Exception` catches it, and whatever is tried later raises it again."""
+    """The process is dead: no `except Exception` catches this, and every later operation raises it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One thing that was done to the disk, or tried."""
+    """One operation that changes the disk, done or attempted."""
 
     name: Literal[
         "create",
@@ -64,11 +64,11 @@ class Operation:
 
 
 class FaultyStorage:
-    """A storage that counts what changes the disk and fails at the `fail_at`-th such operation, from 1.
+    """A storage that counts operations that change the disk, and fails at number `fail_at`, counted from 1.
 
-    Run once without `fail_at` for the number of `operations`, then once for each of them. Reading fails
-    apart from that: `fail_read_at` is the read, from 1, that meets a disk error, and `read_at_most_bytes`
-    cuts every read short, as a network place does.
+    Run once without `fail_at` to count the `operations`, then once for each of them. Reads fail independently:
+    `fail_read_at` is the read, counted from 1, that gets a disk error, and `read_at_most_bytes` limits every
+    read, as network storage does.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class FaultyStorage:
         return file
 
     def _before(self, operation: Operation, half: Callable[[], object] | None = None) -> None:
-        """Count an operation and fail if it is the one; `half` does the half of it that still happens."""
+        """Count an operation, and fail if it is the chosen one; `half` does half of it first."""
         self._alive()
         self.operations.append(operation)
         if len(self.operations) != self.fail_at:
@@ -182,7 +182,7 @@ class FaultyStorage:
 
     def _die(self) -> None:
         self.dead = True
-        # The system closes what a dead process held open.
+        # The system closes the files of a dead process.
         for file in self._open:
             file.close()
         self._open.clear()

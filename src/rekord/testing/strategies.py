@@ -34,7 +34,7 @@ _MAX_COLUMNS = 6
 
 
 def names() -> st.SearchStrategy[str]:
-    """Names that a column or a record key may have, the awkward ones included."""
+    """Names that a column or a record key may have, including awkward ones."""
     letters = st.characters(exclude_categories=["Cs"])
     usual = st.sampled_from(
         ["label", "image/encoded", "x", "y", "weight", "a b", "Größe", "画像", "\n", '"', "##SEQUENCE##"]
@@ -43,7 +43,7 @@ def names() -> st.SearchStrategy[str]:
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Texts that UTF-8 can hold."""
+    """Texts that UTF-8 can encode."""
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
@@ -63,7 +63,7 @@ def shapes(*, most_dimensions: int = 3, unknown: bool = True) -> st.SearchStrate
 
 
 def values(shape: tuple[int | None, ...], one: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Nested lists of a shape, its unknown dimension of any small size."""
+    """Nested lists of a shape, with any small size for its unknown dimension."""
 
     def nested(sizes: tuple[int, ...]) -> st.SearchStrategy[Any]:
         if not sizes:
@@ -100,7 +100,7 @@ def _int64s(draw: st.DrawFn) -> Feature:
 @st.composite
 def _float32s(draw: st.DrawFn) -> Feature:
     dtype = draw(st.sampled_from(["float16", "float32", "bfloat16"]))
-    # Multiples of 1/4 that all three dtypes hold: what rounding does is for other tests.
+    # Multiples of 1/4 that all three dtypes represent: other tests cover rounding.
     number = st.integers(-256, 256).map(lambda n: n / 4)
     ends = st.tuples(number, number).map(sorted)
     limits = draw(st.one_of(st.none(), ends, st.just((0.0, None)), st.just((None, 1.0))))
@@ -186,7 +186,7 @@ def _timestamps(draw: st.DrawFn) -> Feature:
     first, last = np.datetime64(0, "s"), np.datetime64(2**33, "s")
     limits = draw(st.sampled_from([None, (first, None), (first, last)]))
     shape = draw(shapes())
-    # What no unit loses: whole seconds, in the years that nanoseconds reach.
+    # Exact in every unit: whole seconds, in the range of nanoseconds.
     one = st.integers(0, 7_000_000_000).map(lambda seconds: np.datetime64(seconds, "s"))
     return Timestamp(unit, shape, tz=zone, range=limits, **draw(_presence(values(shape, one))))
 
@@ -212,7 +212,7 @@ FEATURES: dict[type[Feature], Callable[[], st.SearchStrategy[Feature]]] = {
 
 
 def features() -> st.SearchStrategy[Feature]:
-    """Features of every type that can stand alone: all but Mask, which needs an Image beside it."""
+    """Features of every type that can be the only column: all except Mask, which needs an Image."""
     return st.one_of([make() for make in FEATURES.values()])
 
 
@@ -223,7 +223,7 @@ def _columns(draw: st.DrawFn, taken: frozenset[str], *, defaults: bool) -> dict[
         feature = draw(features())
         if not defaults:
             feature = _replace_fields(feature, default=ABSENT)
-        # Every record key begins with its column's number, so that no two columns meet on one.
+        # Every record key begins with its column's number, so that no two columns share one.
         stem = f"{len(found)}:{name}"
         partitions = getattr(feature, "partitions", ())
         if partitions:
@@ -243,14 +243,14 @@ def _replace_fields(feature: Feature, **fields: Any) -> Feature:
 
 @st.composite
 def schemas(draw: st.DrawFn, *, sequences: bool | None = None) -> Schema:
-    """Schemas of any columns; only SequenceExamples, or only Examples, where `sequences` says so."""
+    """Schemas of any columns; with `sequences`, only of SequenceExamples or only of Examples."""
     context = draw(_columns(frozenset(), defaults=True))
     if not (draw(st.booleans()) if sequences is None else sequences):
         return Schema(context)
     return Schema(context=context, steps=draw(_columns(frozenset(context), defaults=False)))
 
 
-# One pixel each, whole from the first byte to the last; the JPEG has no tables to decode it with.
+# One pixel each, complete files; the JPEG lacks the tables to decode it.
 _IMAGES = {
     "jpeg": bytes.fromhex("ffd8ffc0000b080001000101011100ffda0008010100003f0000ffd9"),
     "png": bytes.fromhex(
@@ -268,7 +268,7 @@ _MAX_STEPS = 3
 
 
 def rows(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
-    """Rows that a schema allows; absent values are None, or have no key at all."""
+    """Rows that a schema allows; a missing value is None, or its key is missing."""
     columns = {name: column_values(feature) for name, feature in schema.context.items()}
     for name, feature in schema.steps.items():
         columns[name] = _maybe(feature, st.lists(one_value(feature), max_size=_MAX_STEPS))
@@ -276,7 +276,7 @@ def rows(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def column_values(feature: Feature) -> st.SearchStrategy[Any]:
-    """What a row may have for a column, None where it may be missing."""
+    """The values that a row may have for a column; None if it may be missing."""
     return _maybe(feature, one_value(feature))
 
 
@@ -290,7 +290,7 @@ def _drop_missing(row: Mapping[str, Any], keep: bool) -> dict[str, Any]:
 
 @singledispatch
 def one_value(feature: Feature) -> st.SearchStrategy[Any]:
-    """A value that is there."""
+    """A value that is not missing."""
     ragged = len(feature.record_keys("x")) > 1
     return nested_values(feature.shape, one_element(feature), ragged=ragged)
 
@@ -328,7 +328,7 @@ def _(feature: Mask) -> st.SearchStrategy[Any]:
 def nested_values(
     shape: tuple[int | None, ...], one: st.SearchStrategy[Any], *, ragged: bool
 ) -> st.SearchStrategy[Any]:
-    """Nested lists of a shape; where `ragged`, each list of an unknown dimension has a length of its own."""
+    """Nested lists of a shape; with `ragged`, each list of an unknown dimension has its own length."""
     if not ragged:
         return values(shape, one)
     if not shape:
@@ -361,7 +361,7 @@ def _(feature: Label) -> st.SearchStrategy[Any]:
 
 @one_element.register(Timestamp)
 def _(feature: Timestamp) -> st.SearchStrategy[Any]:
-    # Parquet has no seconds, and in milliseconds the last of them would be too many.
+    # Parquet has no seconds, and the largest values would overflow in milliseconds.
     most = 2**53 if feature.unit == "s" else 2**63 - 1
     low, high = feature.limits or (-most, most)
     return st.integers(low, min(high, most)).map(lambda tick: np.datetime64(tick, feature.unit))
@@ -372,7 +372,7 @@ def _float32() -> st.SearchStrategy[float]:
 
 
 def _quarters() -> st.SearchStrategy[float]:
-    # Multiples of 1/4 that every float dtype holds.
+    # Multiples of 1/4 that every float dtype represents.
     return st.integers(-256, 256).map(lambda n: n / 4)
 
 
@@ -401,17 +401,17 @@ def ints(*values: int, packed: bool = True, chunks: Sequence[int] | None = None)
 
 
 def raw_entry(*fields: bytes) -> bytes:
-    """A map entry of any fields whatever, as bytes."""
+    """A map entry with arbitrary fields, as bytes."""
     return length_delimited(1, b"".join(fields))
 
 
 def keys() -> SearchStrategy[str]:
-    """Feature names: few, so that they meet again, or any text."""
+    """Feature names: one of a few, so that names repeat, or any text."""
     return st.sampled_from(["a", "b", "a/b", "é", ""]) | st.text(max_size=8)
 
 
 def int64_bytes() -> SearchStrategy[bytes]:
-    """One int64 as a varint: usual, longer than needed, or with bits above the 64th."""
+    """One int64 as a varint: canonical, longer than needed, or with bits above the 64th."""
     number = st.sampled_from(_EDGE_INTS) | st.integers(-(1 << 63), (1 << 63) - 1)
     padded = st.builds(varint, st.integers(0, 127), st.integers(2, 10))
     overflowing = st.binary(min_size=9, max_size=9).map(lambda b: bytes(x | 0x80 for x in b) + b"\x7f")
@@ -419,12 +419,12 @@ def int64_bytes() -> SearchStrategy[bytes]:
 
 
 def float_bytes() -> SearchStrategy[bytes]:
-    """The four bytes of one float: any bits, so NaNs of every kind."""
+    """The four bytes of one float: any bits, including NaNs of every kind."""
     return st.sampled_from([bytes.fromhex(bits) for bits in _FLOATS]) | st.binary(min_size=4, max_size=4)
 
 
 def unknown_fields() -> SearchStrategy[bytes]:
-    """One field that none of the messages has, of any wire type, groups included."""
+    """One field that no message declares, of any wire type, including groups."""
     numbers = st.sampled_from([4, 9, 15, 16, 2047, (1 << 29) - 1])
     flat = (
         _field(numbers, VARINT, int64_bytes())
@@ -436,7 +436,7 @@ def unknown_fields() -> SearchStrategy[bytes]:
 
 
 def value_lists(kind: WireKind) -> SearchStrategy[bytes]:
-    """A BytesList, FloatList or Int64List: in one piece or several, packed or not, with strangers between."""
+    """A BytesList, FloatList or Int64List: in one chunk or several, packed or not, with unknown fields between."""
     if kind == "bytes":
         usual = _field(st.just(1), LEN, _delimited(st.binary(max_size=8)))
         return _joined(st.one_of(usual, usual, usual, unknown_fields(), _field(st.just(1), VARINT, int64_bytes())))
@@ -458,12 +458,12 @@ def feature_bodies() -> SearchStrategy[bytes]:
 
 
 def feature_maps() -> SearchStrategy[bytes]:
-    """A Features: entries in any order, twice, swapped, with a half missing or too many."""
+    """A Features: entries in any order, duplicate, swapped, with a missing or repeated half."""
     return _maps(feature_bodies())
 
 
 def examples() -> SearchStrategy[bytes]:
-    """An Example of one Features or several, with unknown fields beside them."""
+    """An Example of one or several Features, with unknown fields."""
     return _joined(_mostly(_field(st.just(1), LEN, _delimited(feature_maps())), unknown_fields()))
 
 
@@ -516,7 +516,7 @@ def _padded(number: int, wire: int) -> bytes:
 
 
 def _delimited(body: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
-    # A length may be wider than it needs; nobody minds.
+    # A length may be wider than needed; parsers accept that.
     return st.builds(
         lambda data, width: varint(len(data), width=width if len(data) < 128 else None) + data,
         body,

@@ -1,4 +1,4 @@
-"""Protobuf wire bytes of Examples and SequenceExamples, written by hand so that every odd form can be made.
+"""Protobuf wire bytes of Examples and SequenceExamples, written by hand to allow every unusual form.
 
 The functions nest as the messages do. Each returns the *body* of a message, and protobuf merges what is
 concatenated: `int64_list([1]) + int64_list([2], packed=False)` is one list in two forms, and two Examples
@@ -26,7 +26,7 @@ _FEATURE_FIELDS: dict[WireKind, int] = {"bytes": 1, "float": 2, "int64": 3}
 def varint(n: int, width: int | None = None) -> bytes:
     """A number in groups of 7 bits, lowest first; a negative one as its 64-bit two's complement, in 10 bytes.
 
-    `width` asks for so many bytes, more than are needed: legal, and nobody's usual form.
+    `width` is the number of bytes, if more than needed: legal, but unusual.
     """
     if not -(1 << 63) <= n < 1 << 64:
         raise ValueError(f"{n} does not fit 64 bits")
@@ -42,7 +42,7 @@ def varint(n: int, width: int | None = None) -> bytes:
 
 
 def tag(field: int, wire: int) -> bytes:
-    """What stands before a value: its field number and wire type."""
+    """The tag before a value: its field number and wire type."""
     return varint(field << 3 | wire)
 
 
@@ -52,7 +52,7 @@ def length_delimited(field: int, body: bytes) -> bytes:
 
 
 def group(field: int, body: bytes = b"") -> bytes:
-    """A field in the old form that ends with a tag instead of beginning with a length."""
+    """A field in the old form, which ends with a tag instead of starting with a length."""
     return tag(field, SGROUP) + body + tag(field, EGROUP)
 
 
@@ -74,12 +74,12 @@ def unknown(field: int, wire: int) -> bytes:
 
 
 def int64_list(values: Iterable[int], packed: bool = True, chunks: Sequence[int] | None = None) -> bytes:
-    """An Int64List. `chunks` gives the number of values in each packed piece; one piece unless told."""
+    """An Int64List. `chunks` is the number of values in each packed chunk; by default all are in one."""
     return _encode_numbers([varint(value) for value in values], VARINT, packed, chunks)
 
 
 def float_list(values: Iterable[float], packed: bool = True, chunks: Sequence[int] | None = None) -> bytes:
-    """A FloatList. `chunks` gives the number of values in each packed piece; one piece unless told."""
+    """A FloatList. `chunks` is the number of values in each packed chunk; by default all are in one."""
     return _encode_numbers([struct.pack("<f", value) for value in values], I32, packed, chunks)
 
 
@@ -94,7 +94,7 @@ def _encode_numbers(encoded: list[bytes], wire: int, packed: bool, chunks: Seque
             raise ValueError("unpacked values stand alone: they have no chunks")
         return b"".join(tag(1, wire) + value for value in encoded)
     if chunks is None:
-        # An empty list is written as nothing at all, as protobuf does; chunks=[0] makes the empty piece.
+        # An empty list is not written at all, as in protobuf; chunks=[0] writes an empty chunk.
         chunks = [len(encoded)] if encoded else []
     if sum(chunks) != len(encoded):
         raise ValueError(f"chunks of {sum(chunks)} values in all, for {len(encoded)} values")
@@ -108,14 +108,14 @@ def feature(*kinds: tuple[WireKind, bytes]) -> bytes:
 
 
 def feature_list(steps: Iterable[bytes]) -> bytes:
-    """A FeatureList: one Feature a step."""
+    """A FeatureList: one Feature per step."""
     return b"".join(length_delimited(1, step) for step in steps)
 
 
 def entry(key: str | bytes | None, value: bytes | None, swap: bool = False) -> bytes:
     """One entry of a Features or FeatureLists map: a key and a Feature or FeatureList.
 
-    None leaves that half out; `swap` puts the value before the key. Bytes as a key need not be UTF-8.
+    None omits that half; `swap` puts the value before the key. Bytes as a key need not be UTF-8.
     """
     halves = []
     if key is not None:
@@ -126,7 +126,7 @@ def entry(key: str | bytes | None, value: bytes | None, swap: bool = False) -> b
 
 
 def features(entries: Iterable[bytes]) -> bytes:
-    """A Features, or a FeatureLists: the entries in the order given, duplicates and all."""
+    """A Features, or a FeatureLists: the entries in the given order, including duplicates."""
     return b"".join(entries)
 
 
@@ -136,13 +136,13 @@ def example(*features: bytes) -> bytes:
 
 
 def sequence_example(context: bytes | None = None, feature_lists: bytes | None = None) -> bytes:
-    """A SequenceExample; None leaves a half out."""
+    """A SequenceExample; None omits a half."""
     body = b"" if context is None else length_delimited(1, context)
     return body if feature_lists is None else body + length_delimited(2, feature_lists)
 
 
 def example_bytes(row: Mapping[str, Values | None]) -> bytes:
-    """The Example that TensorFlow would write of `row`, in the one order that is the same everywhere.
+    """The Example that TensorFlow would write for `row`, with keys in a fixed order.
 
     Ints, floats, and bytes or text make the three kinds of list; None leaves the kind unset.
     """
@@ -150,7 +150,7 @@ def example_bytes(row: Mapping[str, Values | None]) -> bytes:
 
 
 def sequence_bytes(context: Mapping[str, Values | None], steps: Mapping[str, Sequence[Values | None]]) -> bytes:
-    """The SequenceExample of a context and of lists with one value a step, in the same fixed order."""
+    """The SequenceExample of a context and of lists with one value per step, in the same fixed order."""
     lists = {name: feature_list(_encode_feature(step, name) for step in steps[name]) for name in steps}
     entries = [entry(name, lists[name]) for name in _sort_names(lists)]
     return sequence_example(_encode_features(context), features(entries))
@@ -161,7 +161,7 @@ def _encode_features(row: Mapping[str, Values | None]) -> bytes:
 
 
 def _sort_names(names: Iterable[str]) -> list[str]:
-    # By bytes: text order differs from it above U+FFFF in other languages, and files must not.
+    # By bytes: text order differs above U+FFFF in other languages, and files must not.
     return sorted(names, key=str.encode)
 
 

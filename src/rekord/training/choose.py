@@ -210,7 +210,7 @@ def _check_multiple_classes(split: Split, target: str, coded: ClassCodes) -> Non
 
 
 def _check_class_count(target: str, count: int, records: int, *, feature: Feature | None = None) -> None:
-    """Raise if a small model cannot learn so many classes, or if most values occur only once."""
+    """Raise if a small model cannot learn this many classes, or if most values occur only once."""
     if count < 2:
         raise untrainable_error(
             f"`{target}` has one class",

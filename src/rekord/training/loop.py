@@ -63,7 +63,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class InterruptGuard:
-    """In a `with` block, the first signal is recorded for `check`; a second one interrupts at once.
+    """In a `with` block, the first signal is recorded for `check`; a second one interrupts immediately.
 
     Only the main thread of a process receives signals: in other threads this does nothing.
     """

@@ -75,7 +75,7 @@ def render_confusion_matrix(matrix: CountMatrix, names: Sequence[str], counted: 
     heads = "".join(f'<th scope="col"><span>{_get_name(names, i)}</span></th>' for i in shown)
     rows = "".join(
         f'<tr><th scope="row">{_get_name(names, true)}</th>'
-        + "".join(_render_cell(matrix, int(totals[true]), true, said, names, counted) for said in shown)
+        + "".join(_render_cell(matrix, int(totals[true]), true, pred, names, counted) for pred in shown)
         + f'<td class="n total">{_format_short_count(int(totals[true]))}</td></tr>'
         for true in shown
     )
@@ -100,7 +100,7 @@ def render_confused_pairs(matrix: CountMatrix, names: Sequence[str]) -> str:
         return ""
     totals = matrix.sum(1)
     most = int(off.max())
-    rows = "".join(_render_pair_row(true, said, int(off[true, said]), totals, most, names) for true, said in pairs)
+    rows = "".join(_render_pair_row(true, pred, int(off[true, pred]), totals, most, names) for true, pred in pairs)
     return (
         '<h3>Most frequent confusions</h3><div class="panel"><table><thead><tr><th scope="col">true</th>'
         '<th scope="col">predicted</th><td></td><th scope="col" class="n">count</th>'
@@ -110,7 +110,7 @@ def render_confused_pairs(matrix: CountMatrix, names: Sequence[str]) -> str:
 
 def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, *, with_iou: bool) -> str:
     """Precision and recall per class, and intersection over union for pixels."""
-    right, true, said = np.diag(matrix), matrix.sum(1), matrix.sum(0)
+    right, true, pred = np.diag(matrix), matrix.sum(1), matrix.sum(0)
     ious = compute_class_ious(matrix)
     listed, hint = list(range(len(names))), ""
     if len(names) > MAX_LISTED_CLASSES:
@@ -119,7 +119,7 @@ def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, 
         hint = f'<p class="hint">The {len(listed):,} of {len(names):,} classes with the lowest recall.</p>'
     rows = ""
     for i in listed:
-        recall, precision = _divide_or_none(right[i], true[i]), _divide_or_none(right[i], said[i])
+        recall, precision = _divide_or_none(right[i], true[i]), _divide_or_none(right[i], pred[i])
         figures = [*([ious[i]] if with_iou else []), recall, precision]
         cells = "".join(f'<td class="n">{_format_decimal(figure)}</td>' for figure in figures)
         rows += (
@@ -134,20 +134,20 @@ def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, 
     )
 
 
-def _render_pair_row(true: int, said: int, times: int, totals: CountMatrix, most: int, names: Sequence[str]) -> str:
+def _render_pair_row(true: int, pred: int, times: int, totals: CountMatrix, most: int, names: Sequence[str]) -> str:
     return (
-        f'<tr><th scope="row">{_get_name(names, true)}</th><td>{_get_name(names, said)}'
+        f'<tr><th scope="row">{_get_name(names, true)}</th><td>{_get_name(names, pred)}'
         f"</td>{render_bar_cell(times, most)}"
         f'<td class="n">{times:,}</td><td class="n">{_format_share(times, int(totals[true]))}</td></tr>'
     )
 
 
-def _render_cell(matrix: CountMatrix, total: int, true: int, said: int, names: Sequence[str], counted: str) -> str:
-    times = int(matrix[true, said])
+def _render_cell(matrix: CountMatrix, total: int, true: int, pred: int, names: Sequence[str], counted: str) -> str:
+    times = int(matrix[true, pred])
     share = times / total if total else 0.0
-    true_name, said_name = _shorten_class_name(names[true]), _shorten_class_name(names[said])
-    words = f"{true_name} predicted as {said_name}: {times:,} of {total:,} {counted}"
-    kind = "right" if true == said else "wrong"
+    true_name, pred_name = _shorten_class_name(names[true]), _shorten_class_name(names[pred])
+    words = f"{true_name} predicted as {pred_name}: {times:,} of {total:,} {counted}"
+    kind = "right" if true == pred else "wrong"
     shade = f' style="--share:{_MAX_HEAT_PERCENT * share:.1f}%"' if times else ""
     figure = f"{_format_short_count(times)}<small>{_format_share(times, total)}</small>" if times else "·"
     return f'<td class="{kind}"{shade} title="{escape_html(words)}">{figure}</td>'
@@ -244,10 +244,10 @@ def _render_cards(trained: TrainingResult) -> str:
 
 
 def _render_advice(trained: TrainingResult) -> str:
-    said = escape_html(_capitalize(describe_bottleneck(trained.waited_share)))
+    sentence = escape_html(_capitalize(describe_bottleneck(trained.waited_share)))
     kind = "notice" if is_bottleneck(trained.waited_share) else "good"
     listed = "".join(f"<li>{escape_html(line)}</li>" for line in trained.advice)
-    return f'<div class="{kind}" role="note"><b>{said}.</b>{f"<ul>{listed}</ul>" if listed else ""}</div>'
+    return f'<div class="{kind}" role="note"><b>{sentence}.</b>{f"<ul>{listed}</ul>" if listed else ""}</div>'
 
 
 def _render_curves(trained: TrainingResult) -> str:

@@ -311,11 +311,11 @@ def _measure_image_size(split: Split, column: str) -> ImageSize:
     return (max(size[0] for size in sizes), max(size[1] for size in sizes)) if len(sizes) > 1 else (1 << 30,) * 2
 
 
-def _choose_image_size(task: Task, seen: ImageSize, asked: ImageSize | None) -> ImageSize:
+def _choose_image_size(task: Task, seen: ImageSize, requested: ImageSize | None) -> ImageSize:
     """The requested size, or a default that is not larger than the images."""
     is_segmentation = task.kind == "segmentation"
     usual = DEFAULT_SEGMENTATION_SIDE if is_segmentation else DEFAULT_SIDE
-    height, width = asked or (min(seen[0], usual), min(seen[1], usual))
+    height, width = requested or (min(seen[0], usual), min(seen[1], usual))
     step = _SIDE_STEP if is_segmentation else 1
     return -(-height // step) * step, -(-width // step) * step
 

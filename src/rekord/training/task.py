@@ -1,4 +1,4 @@
-"""The task of a baseline model, and what the type, name and a sample of values tell about each column."""
+"""The task of a baseline model, and what type, name and a sample of values reveal about each column."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a person asks for, as functions: `rk.write` and those that follow it."""
+"""The verbs as functions: `rk.write` and others."""

@@ -43,7 +43,7 @@ LAYOUTS = ("auto", "classification", "deeplab", "detection", "table", "text")
 
 
 class MaskOptions(NamedTuple):
-    """Overrides of what the source knows about its masks; None where nothing is overridden."""
+    """Overrides of what the source knows about its masks; None if nothing is overridden."""
 
     classes: int | None = None
     ignore: int | Literal["as the source"] | None = "as the source"
@@ -62,7 +62,7 @@ def resolve_source(
 ) -> Source:
     """The source for an object: a source itself, a path, or data in memory.
 
-    `layout` selects the kind of source where a path is ambiguous; `schema` is for record files.
+    `layout` selects the kind of source if a path is ambiguous; `schema` is for record files.
     """
     if hasattr(rows, "facts") and (hasattr(rows, "parts") or hasattr(rows, "rows")):
         return attach_schema(rows, schema)

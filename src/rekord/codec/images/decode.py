@@ -39,23 +39,23 @@ Result = TypeVar("Result")
 
 _PILLOW_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _JPEG_DRAFT_MARGIN = 1.05
-"""Where few pixels are wanted a JPEG is decoded to 1/2, 1/4 or 1/8 at once, if that is so much larger still.
+"""If few pixels are needed, a JPEG is decoded directly at 1/2, 1/4 or 1/8 scale, as long as that is this much larger.
 
-What is left to the filter then gives nearly what it would give of the whole image: on generated images they
-differed by 1 of 255 on average, by 2 where all was fine detail, and by more at single edges. Of exactly the size that
-is wanted nothing would be left to it, and all edges would look other.
+The filter then gives nearly the same result as from the whole image: on generated images they differed by
+1 of 255 on average, by 2 where all was fine detail, and by more at single edges. At exactly the requested size
+nothing would be left to the filter, and all edges would look different.
 """
 _CHECK_HINT = "rekord check PATH      (lists all such images)"
 
 
 class _JpegWithoutExif(JpegImageFile):
-    """A JPEG whose EXIF is left alone: it says nothing of pixels, and Pillow warns where it is damaged."""
+    """A JPEG whose EXIF is ignored: it says nothing about pixels, and Pillow warns if it is damaged."""
 
     def _read_dpi_from_exif(self) -> None:
         pass
 
 
-# By name, not by Pillow's own guess: of all that it can open, these are what records hold.
+# By format, not by Pillow's detection: of all formats that it can open, these occur in records.
 _READERS: dict[Any, Any] = {
     ImageFormat.JPEG: _JpegWithoutExif,
     ImageFormat.PNG: PngImageFile,
@@ -69,8 +69,8 @@ def decode_image(data: bytes, channels: int, resize: Size | None) -> Array:
     """The pixels of an image as uint8, of shape (height, width, channels); raises InvalidImage.
 
     Colours are those of TensorFlow's decode_image: equal for PNG, GIF, BMP and WebP, and for JPEG as it decodes with
-    dct_method="INTEGER_ACCURATE" (its usual method is off by a few of 255). Grey that is made of colours may be off
-    by 1. The alpha of a PNG without any is 255, that of a BMP is not read. Of several frames this is the first.
+    dct_method="INTEGER_ACCURATE" (its default method is off by a few of 255). Grey computed from colours may be off
+    by 1. The alpha of a PNG without any is 255, that of a BMP is ignored. Only the first of several frames is read.
     """
     return with_open_image(data, lambda image: _to_pixels(image, channels, resize))
 
@@ -89,7 +89,7 @@ def with_open_image(data: bytes, use: Callable[[Any], Result]) -> Result:
             met = f"{image.size[0]:,} × {image.size[1]:,}, where its header says another size"
     except MemoryError:
         raise
-    except Exception as failure:  # there is no list of what damaged bytes make a decoder raise
+    except Exception as failure:  # there is no list of the exceptions that damaged bytes cause in decoders
         raise _explain_failure(_core.inspect_image(data, True), data, "image", failure) from failure
     raise _undecodable_error("an image as large as its header says", met)
 
@@ -97,7 +97,7 @@ def with_open_image(data: bytes, use: Callable[[Any], Result]) -> Result:
 def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
     """The class ids of a mask of shape (height, width), as uint8, or uint16 if needed; raises InvalidImage.
 
-    They are the samples as stored: the indices of a palette, and numbers below 16 of a PNG with 4 bits.
+    They are the samples as stored: the indices of a palette, and values below 16 in a PNG with 4 bits.
     """
     facts = _core.inspect_image(data, True)
     if facts.fault != ImageFault.NONE or facts.format not in _READERS:
@@ -122,7 +122,7 @@ def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
 
 
 def nearest_indices(before: int, after: int) -> Array:
-    """The row or column whose middle is nearest, for each one that is to be."""
+    """For each row or column of the result, the one whose centre is nearest."""
     return ((np.arange(after) * 2 + 1) * before // (2 * after)).astype(np.intp)
 
 
@@ -136,7 +136,7 @@ def _to_pixels(image: Any, channels: int, resize: Size | None) -> Array:
 
 
 def draft_jpeg(image: Any, mode: str, size: Size | None) -> Any:
-    """Have a JPEG decoded smaller at once, where `size` allows it; the part of the result that is the image."""
+    """Decode a JPEG at a smaller scale, if `size` allows it; returns the part of the result that is the image."""
     if image.format != "JPEG":
         return None
     least = None if size is None else (ceil(size[1] * _JPEG_DRAFT_MARGIN), ceil(size[0] * _JPEG_DRAFT_MARGIN))
@@ -145,11 +145,11 @@ def draft_jpeg(image: Any, mode: str, size: Size | None) -> Any:
 
 
 def convert_mode(image: Any, mode: str) -> Any:
-    """The colours of an image in another mode: alpha is dropped or added, never mixed with a background."""
-    if image.mode.startswith("I"):  # grey of 16 bits, of which Pillow would keep the lower 8
+    """The colours of an image in another mode: alpha is dropped or added, never blended with a background."""
+    if image.mode.startswith("I"):  # 16-bit grey, of which Pillow would keep the lower 8 bits
         image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
-        image = image.point(lambda value: 255 - value)  # Pillow takes all of them for inverted, as Adobe's are
+        image = image.point(lambda value: 255 - value)  # Pillow treats all of them as inverted, like Adobe's
     if mode in ("L", "RGB"):
         image.info.pop("transparency", None)
     if image.mode == mode:
@@ -162,7 +162,7 @@ def convert_mode(image: Any, mode: str) -> Any:
 def _explain_failure(facts: _core.ImageFacts, data: bytes, what: str, failure: Exception | None) -> InvalidImage:
     if failure is None or facts.fault != ImageFault.NONE:
         return _to_undecodable(invalid_image_error(facts, data, None, what))
-    # Its structure is whole: only the decoder can say more, without quoting bytes.
+    # Its structure is complete: only the decoder can say more, without quoting bytes.
     return _undecodable_error(
         f"a {format_display_name(FORMAT_NAMES[facts.format])} that can be decoded", str(failure)[:60]
     )
@@ -192,16 +192,16 @@ _DEFAULT_CHANNELS = 3
 
 @dataclass(frozen=True)
 class ImageColumnDecoder:
-    """Decodes these columns of a batch, the others stay; what `decode=True` asks for.
+    """Decodes these columns of a batch and leaves the others unchanged, for `decode=True`.
 
-    Images are uint8 of shape (height, width, channels), with the channels that the schema says, or 3; masks are class
-    ids of shape (height, width). Where all of a batch have one size the column is one array, or an `rk.Optional` for
-    an optional column; where sizes differ, it is an object array with one array a row and None where there is none.
-    Images of steps are the values of an `rk.Ragged` in the same way, with zeros for those that are missing.
+    Images are uint8 of shape (height, width, channels), with the channels that the schema declares, or 3; masks are
+    class ids of shape (height, width). If all have the same size, the column is one array, or an `rk.Optional` for
+    an optional column; if sizes differ, it is an object array with one array per row and None for missing ones.
+    Images of steps are the values of an `rk.Ragged` in the same way, with zeros for missing ones.
 
     `resize` (height, width) is bilinear with antialiasing for images, nearest for masks.
 
-    A DecodeError's location has the row in the batch as `row`; who knows the file makes a record of it.
+    The location of a DecodeError has the row in the batch as `row`; the reader turns it into a record.
     """
 
     features: Mapping[str, Feature]
@@ -222,7 +222,7 @@ class ImageColumnDecoder:
         return out
 
     def _stack_images(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
-        """All images as one array, or as an object array where their sizes differ."""
+        """All images as one array, or as an object array if their sizes differ."""
         decode, shape, dtype = _build_decoder(feature, self.resize)
         if self.resize is not None:
             out = np.zeros((len(column), *shape), dtype)
@@ -263,7 +263,7 @@ class ImageColumnDecoder:
 def _build_decoder(
     feature: Feature, resize: Size | None
 ) -> tuple[Callable[[bytes], Array], tuple[int, ...], type[np.generic]]:
-    """How one image of a column is decoded, its shape (0 where images have sizes of their own), its dtype."""
+    """How one image of a column is decoded, its shape (0 if images have different sizes), and its dtype."""
     size = (0, 0) if resize is None else resize
     if isinstance(feature, Mask):
         ids = MaskIds(feature.classes, feature.ignore)
@@ -278,7 +278,7 @@ def _all_valid(column: Strings) -> Validity:
 
 
 def pad_images(images: Array, pad: Any) -> Array:
-    """Images of different sizes as one array, each filled up with `pad` at its right and its lower edge.
+    """Images of different sizes as one array, each padded with `pad` at its right and its lower edge.
 
     A missing one is all padding.
     """

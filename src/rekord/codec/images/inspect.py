@@ -19,9 +19,9 @@ from rekord.codec.values import InvalidValue, describe_value
 
 _inflate: Any
 try:
-    # Inflating is most of what a look at a mask costs, and this does it in less than half the time.
+    # Inflating is most of the cost of inspecting a mask, and this takes less than half the time.
     from isal import isal_zlib as _inflate
-except ImportError:  # there is none for this kind of machine
+except ImportError:  # not available for this platform
     _inflate = zlib
 
 PngChunks: TypeAlias = "list[tuple[bytes, int, int]]"
@@ -29,7 +29,7 @@ PngChunks: TypeAlias = "list[tuple[bytes, int, int]]"
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_GREY = 0  # the colour type in a header
-# What would be wrong, or make decoders complain, once there is no palette.
+# Chunks that would be wrong, or make decoders warn, without a palette.
 _PALETTE_CHUNKS = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT", b"iCCP"])
 
 
@@ -39,7 +39,7 @@ def inflate_png(data: bytes, chunks: PngChunks, form: _core.PixelForm, path: str
     unpack = _inflate.decompressobj()
     view = memoryview(data)
     pieces = []
-    # One more than is needed: so that the checksum at the end of the stream is read and compared.
+    # One more than needed, so that the checksum at the end of the stream is read and compared.
     room = needed_bytes + 1
     try:
         for name, begin, end in chunks:
@@ -78,7 +78,7 @@ def corrupt_pixels_error(expected: str, found: str, path: str | None) -> Invalid
 
 
 def read_samples(image_data: bytes, form: _core.PixelForm, path: str | None) -> bytes:
-    """All samples row by row: a byte each, or two where the form has 16 bits, the higher one first."""
+    """All samples row by row: one byte each, or two with 16 bits, the higher one first."""
     found = _core.copy_pixels(image_data, form)
     if isinstance(found, bytes):
         return found
@@ -91,7 +91,7 @@ def invalid_filter_error(path: str | None) -> InvalidImage:
 
 
 def palette_to_grey(data: bytes, chunks: PngChunks) -> bytes:
-    """An 8-bit palette PNG as a grey one whose values are the indices; the image data is not touched."""
+    """An 8-bit palette PNG as a grey one whose values are the indices; the image data is unchanged."""
     view = memoryview(data)
     pieces: list[bytes | memoryview] = [_PNG_SIGNATURE]
     for name, begin, end in chunks:
@@ -196,7 +196,7 @@ class EncodedImage:
     height: int
     channels: int
     bits: int
-    remarks: tuple[tuple[str, str], ...] = ()  # code and sentence of what is worth knowing
+    remarks: tuple[tuple[str, str], ...] = ()  # code and sentence of a remark
     path: str | None = field(default=None, kw_only=True)  # of the file that it came from
 
 

@@ -41,7 +41,7 @@ from rekord.location import Location
 from rekord.schema import Image, Mask
 
 ColourMap: TypeAlias = "Mapping[tuple[int, int, int], int]"
-"""The class id that each colour (red, green, blue) stands for."""
+"""The class id for each colour (red, green, blue)."""
 
 _SAMPLES_PER_PIXEL = {Colour.GREY: 1, Colour.PALETTE: 1, Colour.GREY_ALPHA: 2, Colour.RGB: 3, Colour.RGBA: 4}
 _COLOUR_NAMES = {
@@ -132,7 +132,7 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
     data, path = read_image_bytes(value, "Mask")
     facts = _core.inspect_image(data, verify == "full")
     if facts.fault == ImageFault.NONE and not _is_storable(facts, ids) and verify != "full":
-        facts = _core.inspect_image(data, True)  # it will be taken apart
+        facts = _core.inspect_image(data, True)  # it will be parsed
     if facts.fault not in (ImageFault.NONE, ImageFault.NOT_AN_IMAGE):
         raise invalid_image_error(facts, data, path, "mask")
     if facts.format != ImageFormat.PNG:
@@ -166,7 +166,7 @@ def invalid_mask_error(expected: str, found: str, do: str, path: str | None = No
 
 
 def _is_storable(facts: _core.ImageFacts, ids: MaskIds) -> bool:
-    """Whether the PNG is one that can be stored as it is."""
+    """Whether the PNG can be stored unchanged."""
     return facts.colour == Colour.GREY and facts.bits == (16 if ids.wide else 8)
 
 
@@ -178,7 +178,7 @@ def _needs_only_new_header(facts: _core.ImageFacts, ids: MaskIds) -> bool:
 def _convert_to_png(
     data: bytes, facts: _core.ImageFacts, ids: MaskIds, colours: ColourMap | None, path: str | None
 ) -> bytes:
-    """The PNG that is stored; every pixel has been looked at."""
+    """The PNG that is stored; every pixel has been checked."""
     if facts.width * facts.height > _MAX_PIXELS:
         raise InvalidImage(
             "E337",
@@ -224,7 +224,7 @@ def _check_ids(image_data: bytes, form: _core.PixelForm, ids: MaskIds, path: str
 
 
 def _validate_ids(values: Array, ids: MaskIds, path: str | None) -> Array:
-    """Ids from 0 to 65,535 that came of an array or a colour map, in the dtype that is stored."""
+    """Ids from 0 to 65,535 from an array or a colour map, in the dtype that is stored."""
     flags = _allowed_flags(ids, 1 << 16)[values]
     if not flags.all():
         row, column = divmod(int(np.argmin(flags)), values.shape[1])
@@ -252,7 +252,7 @@ def _invalid_ids_error(counts: Array, first: tuple[int, int, int], ids: MaskIds,
 
 
 def _explain_ids(present: list[int], bad: list[int], ids: MaskIds) -> tuple[str | None, str]:
-    """Why the values are what they are, where they show it, and what to do."""
+    """The likely reason for the values, if they reveal one, and what to do."""
     step = gcd(*present)
     scaled = step > 1 and present[-1] // step < ids.classes
     if ids.ignore is None and bad == [255] and not (scaled and ids.classes == 2):
@@ -276,7 +276,7 @@ def _map_colours_to_ids(pixels: Array, colours: ColourMap, path: str | None) -> 
     red, green, blue = (pixels[:, :, 0 if channels == 2 else i].astype(np.uint32) for i in range(3))
     packed = red << 16 | green << 8 | blue
     if channels in (2, 4):
-        # What is not opaque is no colour of the map.
+        # Pixels that are not opaque are not colours of the map.
         packed |= (pixels[:, :, -1] != 255).astype(np.uint32) << 24
     known = sorted(_pack_colours(colours))
     keys = np.array([key for key, _ in known], np.uint32)
@@ -347,7 +347,7 @@ def _missing_colour_map_error(facts: _core.ImageFacts, colours: ColourMap | None
 
 
 def _describe_non_ids(array: Array, ids: MaskIds) -> tuple[str, str]:
-    """What an array is that holds no class ids, and how ids are made of it, where its values show that."""
+    """What an array without class ids is, and how to compute ids from it, if its values reveal that."""
     what, dtype = describe_shape(array), "uint16" if ids.wide else "uint8"
     if array.ndim == 3 and array.shape[2] == ids.classes:
         return f"{what}, one number per class", "mask.argmax(axis=-1)"

@@ -20,7 +20,7 @@ from rekord.storage.portability import usable_cores
 _Result = TypeVar("_Result")
 
 _MAX_WORKER_LOSSES = 3
-"""How often workers may die before the run gives up."""
+"""How often workers may die before the run is aborted."""
 
 
 def available_workers() -> int:
@@ -45,10 +45,10 @@ class WorkerPool:
         return self
 
     def __exit__(self, kind: Any, failure: Any, trace: Any) -> None:
-        # Threads end here, not when somebody lets go of the generator below: that may be a finalizer.
+        # Threads end here, not when the generator below is dropped: that may happen in a finalizer.
         if self._scheduler is not None:
             self._scheduler.stop()
-        # Their results are no longer needed, so neither their tasks nor their start is waited for.
+        # Their results are no longer needed, so neither their tasks nor their start are awaited.
         self._forget()
 
     def run(
@@ -88,7 +88,7 @@ class WorkerPool:
                         raise result
                     yield theirs[0], result
                 if lost:
-                    # One dead worker takes the pool with it, and every call that was in it.
+                    # A dead worker breaks its pool, and every call in it fails.
                     losses += 1
                     self._forget()
                     turns.drop_processes()
@@ -130,7 +130,7 @@ def _try_call(inline: Callable[..., _Result], call: Call) -> _Result | Exception
 
 
 def _init_worker(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and exit when the parent is gone."""
+    """Leave Ctrl-C to the parent, and exit when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -149,7 +149,7 @@ PROCESS_START_DELAY_SECONDS = 0.3
 MIN_REMAINING_SECONDS = 1.5
 """Processes are started only if this much work is left: each takes about half a second to start."""
 
-_JOIN_SECONDS = 10.0  # for threads to finish what they are doing
+_JOIN_SECONDS = 10.0  # for threads to finish their current calls
 
 
 class CallScheduler:

@@ -44,7 +44,7 @@ class CompressedShard:
         self._begins = np.array([point.offset for point in self._points], np.uint64)
 
     def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
-        """The frames of some records as one piece for the core to gather from, and the place of each in it."""
+        """The frames of some records as one piece for the core to gather from, and the position of each in it."""
         wanted, places = np.unique(records, return_inverse=True)
         begins, ends = self.index.extents(wanted, np.iinfo(np.int64).max)
         blocks = np.searchsorted(self._begins, begins.astype(np.uint64), side="right") - 1

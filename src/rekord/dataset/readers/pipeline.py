@@ -1,12 +1,12 @@
-"""The pipeline of all reading: frames are taken in order, decoded side by side, and batches delivered in order.
+"""The pipeline of all reading: frames are taken in order, decoded concurrently, and batches delivered in order.
 
-Reading from front to end (`readers/sequential.py`) and by record number (`Shards.gather`) differ in how they come by
-frames. What becomes of these is the same: `BatchDecoder` verifies and decodes them and says which record is at fault,
+Sequential reading (`readers/sequential.py`) and reading by record number (`Shards.gather`) differ in how they get
+frames. The rest is the same: `BatchDecoder` verifies and decodes them and identifies an invalid record,
 `BatchPipeline` finishes batches and keeps them in order, on the caller's thread or on several.
 
 The garbage collector may run a finalizer on any thread, in the middle of anything: while a lock is held, or inside
 `Thread.start()`. So the finalizer here only signals. It sets a flag and puts into a `SimpleQueue`, whose `put` is
-made to be called from finalizers; the threads end by themselves after the piece of work that they are at. Only an
+safe to call from finalizers; the threads end by themselves after their current piece of work. Only an
 explicit `close()` waits for them.
 """
 
@@ -39,20 +39,20 @@ _IDLE_BYTES = 256 << 20
 _THREAD_NAME = "rekord-decode"
 _MAX_THREADS = 256
 _MAX_PREFETCH = 4096
-"""Beyond a few hundred threads and a few thousand results ahead, more only take more memory."""
+"""More than a few hundred threads and a few thousand results ahead would only take more memory."""
 
 _EXIT_SECONDS = 10.0
-"""How long the end of the process waits for threads that are in the middle of their work. One of them may hang in a
-read that never comes back."""
+"""How long the end of the process waits for threads that are still working. One of them may hang in a
+read that never returns."""
 
 
 def new_pool() -> _core.Pool:
-    """The buffers of one iteration. Tests put another in its place."""
+    """The buffers of one iteration. Tests replace it."""
     return _core.Pool(_IDLE_BYTES)
 
 
 class FramePiece(Protocol):
-    """Frames of some records in a slab, from byte `begin` to before `end`."""
+    """Frames of some records in a slab, from byte `begin` up to `end`."""
 
     @property
     def slab(self) -> _core.Slab: ...
@@ -64,11 +64,11 @@ class FramePiece(Protocol):
     def frames(self) -> int: ...
 
     def where(self, frame: int, at: int | None = None) -> Location:
-        """The record that a frame of the piece is; `at` is its first byte in the piece, where that is known."""
+        """The record number of a frame of the piece; `at` is its first byte in the piece, if known."""
 
 
 class BatchDecoder:
-    """Decodes frames by a plan, and perhaps their images, batch after batch, for one thread at a time.
+    """Decodes frames with a plan, and optionally their images, batch after batch, for one thread at a time.
 
     `images` decodes the images of a batch. It may refuse a row, unlike what finishes a batch.
     """
@@ -81,11 +81,11 @@ class BatchDecoder:
         self._pieces: list[tuple[int, FramePiece]] = []  # with the first row of each
 
     def decode(self, piece: FramePiece) -> Batch:
-        """The batch of a piece: whole, or not at all."""
+        """The batch of a piece, complete or not at all."""
         try:
             self.add(piece)
         except RekordError:
-            self._reset()  # the rows before it go with it
+            self._reset()  # the rows before it are dropped too
             raise
         rows, pieces, taken = self._reset()
         try:
@@ -95,7 +95,7 @@ class BatchDecoder:
             raise
 
     def add(self, piece: FramePiece) -> None:
-        """Verify and decode the frames of a piece. On a failure the rows before it stay."""
+        """Verify and decode the frames of a piece. On a failure the rows before it are kept."""
         before = self._batch.rows
         self._pieces.append((before, piece))
         consumed, _, frame, row = self._batch.feed(
@@ -106,7 +106,7 @@ class BatchDecoder:
             raise decode_error(self._plan, where, frame, row, piece.slab, piece.begin + consumed)
 
     def take(self) -> tuple[Batch | None, int, RekordError | None]:
-        """The batch so far and its rows, if it has any, and what is wrong with the row after it."""
+        """The batch so far with its number of rows, if any, and the error of the row after it."""
         rows, pieces, taken = self._reset()
         failure = None
         while rows:
@@ -126,13 +126,13 @@ class BatchDecoder:
         return batch if self._image_decoder is None else self._image_decoder(batch)
 
     def _reset(self) -> tuple[int, list[tuple[int, FramePiece]], Any]:
-        """Rows, pieces and what the core has decoded of them so far; then begin another batch."""
+        """Rows, pieces and the columns decoded so far; then start another batch."""
         rows, pieces, self._pieces = self._batch.rows, self._pieces, []
         return rows, pieces, self._batch.take()
 
 
 def _locate_row(failure: RekordError, pieces: list[tuple[int, FramePiece]]) -> RekordError:
-    """A failure of a row in the batch, with the record that it was."""
+    """The error of a row in the batch, with its record number."""
     row = failure.location.row
     if row is not None:
         first, piece = next(item for item in reversed(pieces) if item[0] <= row)
@@ -142,10 +142,10 @@ def _locate_row(failure: RekordError, pieces: list[tuple[int, FramePiece]]) -> R
 
 
 class BatchPipeline(Generic[WorkItem]):
-    """Finished batches in order, each with how many positions of the epoch are delivered once it is.
+    """Finished batches in order, each with the number of positions of the epoch delivered after it.
 
-    One thread at a time takes work. What `decode` makes of it, one batch after another, may end with a failure, which
-    is raised after these are delivered; `finish` is applied to each.
+    One thread at a time takes work. The batches that `decode` makes of it may end with a failure, which is raised
+    after they are delivered; `finish` is applied to each.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class BatchPipeline(Generic[WorkItem]):
                 for batch, consumed in decode(work):
                     made.append((batch if finish is None else finish(batch), consumed))
             except BaseException as failure:
-                return made, failure  # beside them: its traceback holds this frame, which holds them
+                return made, failure  # returned with them: its traceback holds this frame, which holds them
             return made, None
 
         self._work = ordered_work(take, make, threads=threads, prefetch=prefetch, name=_THREAD_NAME, on_end=on_end)
@@ -192,7 +192,7 @@ class OrderedWork(Generic[WorkItem, Result]):
     """An iterator over `make(piece)` for each piece that `take()` returns, made by threads ahead of the caller.
 
     `take` returns None at the end, and `make` never does. `take` is called by one thread at a time, and results come
-    in the order of its calls; `make` runs side by side. At most `ahead` pieces are in work or wait for the caller.
+    in the order of its calls; `make` runs concurrently. At most `ahead` pieces are in progress or wait for `next()`.
     `on_end` is called once, by the last thread that ends.
 
     Threads start at the first `next()`. What `take` or `make` raises is raised by `next()` in its turn.
@@ -234,13 +234,13 @@ class OrderedWork(Generic[WorkItem, Result]):
         return result
 
     def stop(self) -> None:
-        """Let the threads end after what they are doing. Waits for nothing, so that a finalizer may call it."""
+        """Let the threads end after their current work. Does not wait, so that a finalizer may call it."""
         # In a forked child there are no threads.
         if self._process == os.getpid():
             self._shared.stop()
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop, and wait until the threads have ended; at most `timeout` seconds for each, and never again."""
+        """Stop, and wait until the threads have ended: at most `timeout` seconds for each, and only once."""
         self.stop()
         self._waiting.clear()
         if self._process == os.getpid():
@@ -267,7 +267,7 @@ class OrderedWork(Generic[WorkItem, Result]):
 
 
 class InlineWork(Generic[WorkItem, Result]):
-    """The same on the caller's thread: each piece is taken and made when its result is asked for."""
+    """The same on the caller's thread: each piece is taken and made when its result is requested."""
 
     def __init__(
         self,
@@ -302,7 +302,7 @@ def ordered_work(
     name: str,
     on_end: Callable[[], None] | None = None,
 ) -> OrderedWork[WorkItem, Result] | InlineWork[WorkItem, Result]:
-    """Results in order, `prefetch` of them ahead; with one thread and nothing ahead, on the caller's thread."""
+    """Results in order, `prefetch` of them ahead; with one thread and no prefetch, on the caller's thread."""
     if is_inline(threads, prefetch):
         return InlineWork(take, make, on_end)
     count = min(threads, _MAX_THREADS)
@@ -316,7 +316,7 @@ def is_inline(threads: int, prefetch: int) -> bool:
 
 
 class IdlePool(Generic[Tool]):
-    """Tools that serve one thread at a time, and are used again: as many as are used at once."""
+    """Reusable tools that serve one thread at a time: as many as are in use at the same time."""
 
     def __init__(self, new: Callable[[], Tool]) -> None:
         self._new = new
@@ -324,7 +324,7 @@ class IdlePool(Generic[Tool]):
 
     @contextmanager
     def borrow(self) -> Iterator[Tool]:
-        """A tool, which is used again unless the block fails: it may then hold half a batch."""
+        """A tool, which is reused unless the block fails: it may then hold half a batch."""
         try:
             tool = self._idle.pop()
         except IndexError:
@@ -334,7 +334,7 @@ class IdlePool(Generic[Tool]):
 
 
 _Slot: TypeAlias = "SimpleQueue[tuple[Any, BaseException | None]]"
-"""Takes one result, None at the end, or a failure."""
+"""Accepts one result, None at the end, or a failure."""
 
 
 class _WorkerState(Generic[WorkItem, Result]):
@@ -351,8 +351,8 @@ class _WorkerState(Generic[WorkItem, Result]):
         self.make = make
         self.on_end = on_end
         self.running = threads
-        self.wanted: SimpleQueue[bool] = SimpleQueue()  # True for each result that is asked for
-        self.slots: deque[_Slot] = deque()  # where these go, in order
+        self.wanted: SimpleQueue[bool] = SimpleQueue()  # True for each requested result
+        self.slots: deque[_Slot] = deque()  # where these results go, in order
         self.turn = threading.Lock()  # used by the threads alone
         self.stopped = False
 
@@ -368,7 +368,7 @@ class _WorkerState(Generic[WorkItem, Result]):
                 slot = self.slots.popleft()
                 taken = _call_safely(self.take)
             slot.put(taken if taken[0] is None else _call_safely(self.make, taken[0]))
-            del slot, taken  # a thread that waits holds on to nothing
+            del slot, taken  # a waiting thread holds no references
 
     def ended(self) -> None:
         with self.turn:
@@ -386,7 +386,7 @@ def _call_safely(call: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseEx
 
 
 class _Worker(threading.Thread):
-    # A daemon, because Python joins all others at exit before anybody could tell them to stop.
+    # A daemon, because Python joins all others at exit before anything could stop them.
     def __init__(self, shared: _WorkerState[Any, Any], name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.shared = shared
@@ -411,7 +411,7 @@ def _end_threads_at_exit() -> None:
 
 
 def _end_threads() -> None:
-    """A daemon thread that is in native code while the interpreter goes away would end the process with a signal."""
+    """A daemon thread in native code at interpreter shutdown would end the process with a signal."""
     threads = [one for one in threading.enumerate() if isinstance(one, _Worker) and not one.is_abandoned]
     for thread in threads:
         thread.shared.stop()

@@ -1,7 +1,7 @@
-"""Records of shards elsewhere in any order: fetched as ranges, or as blocks that are kept for the next batch.
+"""Records of remote shards in any order: fetched as ranges, or as blocks that are cached for the next batch.
 
-A block-wise order asks for all records of a block within a few batches, so a block is fetched once, whole. Of records
-that are scattered only their own ranges are fetched, neighbours together, those of all shards side by side.
+A block-wise order reads all records of a block within a few batches, so a block is fetched once, as a whole. Of
+scattered records only their own ranges are fetched: neighbours together, those of all shards concurrently.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from rekord.dataset.shard_index import ShardIndex
 from rekord.storage.router import REMOTE
 
 MAX_GAP_BYTES = 64 << 10
-"""Records that are no farther apart come with one request: one more would cost as much as so many bytes."""
+"""Records at most this far apart are fetched in one request: another request would cost as much."""
 
 MAX_CACHED_BYTES = (2 * WINDOW_BLOCKS + 8) * BLOCK_BYTES
-"""Room for two windows of a block-wise order, since a batch can lie on both sides of a border, and some more."""
+"""Room for two windows of a block-wise order, since a batch can span a boundary, and some more."""
 
 GatherSource: TypeAlias = "tuple[Any, Any, int]"
-"""Bytes, where frames begin in them, and the bytes of such a number: what the core gathers from."""
+"""What the core gathers from: bytes, the offsets of frames in them, and the bytes per offset."""
 
 RangeKey: TypeAlias = "tuple[str, Any, int, int]"
-"""The path of a shard, its stamp, and the first record of a block with the one behind it."""
+"""The path of a shard, its stamp, the first record of a block, and the first record after it."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FetchedRange:
-    """Frames of a shard one behind another, those from record `first` on."""
+    """Consecutive frames of a shard, from record `first` on."""
 
     first: int
     data: bytes
     begins: Offsets
 
     def file(self) -> GatherSource:
-        """As the core gathers from it."""
+        """In the form that the core gathers from."""
         return self.data, self.begins, self.begins.dtype.itemsize
 
 
 class RemoteShard:
-    """One plain shard elsewhere, with its index.
+    """One uncompressed remote shard, with its index.
 
-    Its blocks are those of a block-wise order, `block_records` long and counted from record 0 of all; `start` is the
-    number of the shard's first one. Where records are long, or no order is known, they have about BLOCK_BYTES.
+    Its blocks are those of a block-wise order, of `block_records` records counted from record 0 of all; `start` is
+    the number of the shard's first record. If records are long, or no order is known, they have about BLOCK_BYTES.
     """
 
     def __init__(self, path: str, index: ShardIndex, *, start: int = 0, block_records: int | None = None) -> None:
@@ -62,22 +62,22 @@ class RemoteShard:
         self._borders = _compute_block_boundaries(index, start, block_records)
 
     def blocks(self, records: Ids) -> tuple[Ids, Ids]:
-        """The first record of the block that holds each record, and the first one behind that block."""
+        """The first record of the block that holds each record, and the first one after that block."""
         which = np.searchsorted(self._borders, records, side="right") - 1
         return self._borders[which], self._borders[which + 1]
 
     def locate_frames(self, records: Ids) -> Ids:
-        """Where the frames of some records begin; that of the one behind the last is the end of the file."""
+        """Where the frames of some records begin; for the record after the last, the end of the file."""
         return _find_frame_starts(self.index, records)
 
     def piece(self, first: int, data: bytes, end: int) -> FetchedRange:
-        """What was fetched of the records from `first` to before `end`."""
+        """The fetched bytes of the records from `first` up to `end`."""
         offsets = self.index.span(first, end)
         return FetchedRange(first, data, offsets - offsets[0])
 
 
 class FetchedRangeCache:
-    """The blocks that were used last, and those that are on their way. Shared by threads: none is fetched twice."""
+    """The blocks that were used last, and those being fetched. Shared by threads: none is fetched twice."""
 
     def __init__(self, most_bytes: int = MAX_CACHED_BYTES) -> None:
         self.most_bytes = most_bytes
@@ -88,14 +88,14 @@ class FetchedRangeCache:
         self._lock = Lock()
 
     def has(self, key: RangeKey) -> bool:
-        """Whether a block need not be asked for."""
+        """Whether a block is cached or being fetched."""
         return key in self._kept or key in self._pending_fetches
 
     def get(
         self, keys: Sequence[RangeKey], fetch: Callable[[list[RangeKey]], list[FetchedRange]]
     ) -> dict[RangeKey, FetchedRange]:
-        """These blocks; `fetch_records` brings those that are neither here nor on their way."""
-        if self._process != os.getpid():  # what was on its way when the process was forked never comes
+        """These blocks; `fetch_records` fetches those that are neither cached nor being fetched."""
+        if self._process != os.getpid():  # requests in flight when the process was forked never complete
             self._pending_fetches, self._process, self._lock = {}, os.getpid(), Lock()
         found: dict[RangeKey, FetchedRange] = {}
         waiting: dict[RangeKey, Future[FetchedRange]] = {}
@@ -136,21 +136,21 @@ class FetchedRangeCache:
         return found
 
     def clear(self) -> None:
-        """Let go of all of them."""
+        """Drop all of them."""
         with self._lock:
             self._kept.clear()
             self.cached_bytes = 0
 
 
 def fetch_records(
-    asked: Sequence[tuple[RemoteShard, Ids]], pieces: FetchedRangeCache, *, in_blocks: bool
+    requested: Sequence[tuple[RemoteShard, Ids]], pieces: FetchedRangeCache, *, in_blocks: bool
 ) -> list[tuple[list[GatherSource], Ids, Ids]]:
-    """For each shard what the core gathers from: files, the file of each record, and its number there.
+    """For each shard what the core gathers from: files, the file of each record, and its number in it.
 
-    `in_blocks` says that other records of the same blocks will be asked for soon.
+    `in_blocks`: other records of the same blocks will be read soon.
     """
-    plans = [_FetchPlan(shard, records) for shard, records in asked]
-    # Whole blocks only where they can be kept: records all over a dataset would bring all of it, again and again.
+    plans = [_FetchPlan(shard, records) for shard, records in requested]
+    # Whole blocks only if they can be cached: records all over a dataset would fetch all of it, again and again.
     for choice in ("all", "dense", "none") if in_blocks else ("dense", "none"):
         chosen = [plan.choose_whole_blocks(choice) for plan in plans]
         if (
@@ -178,7 +178,7 @@ class _FetchPlan:
         self._begins, self._ends = shard.locate_frames(self._wanted), shard.locate_frames(self._wanted + 1)
         firsts, behind = shard.blocks(self._wanted)
         self._new_block = _find_changes(firsts)
-        self._block = np.cumsum(self._new_block) - 1  # of each record that is wanted
+        self._block = np.cumsum(self._new_block) - 1  # of each requested record
         self._firsts, self._behind = firsts[self._new_block], behind[self._new_block]
         self.block_bytes = shard.locate_frames(self._behind) - shard.locate_frames(self._firsts)
         self._part = self._block
@@ -194,18 +194,18 @@ class _FetchPlan:
         covered = self._ends - self._begins
         covered[1:] += np.where(apart[1:], 0, between)
         at = np.flatnonzero(self._new_block)
-        # Twice, since what is kept may be asked for again.
+        # Twice, since cached blocks may be used again.
         dense: npt.NDArray[np.bool_] = 2 * np.add.reduceat(covered + MAX_GAP_BYTES * apart, at) >= self.block_bytes
         return dense
 
     def merge_ranges(self, whole: npt.NDArray[np.bool_], pieces: FetchedRangeCache) -> None:
-        """Cut what is wanted into parts; blocks that are here already are used anyway."""
+        """Divide the requested records into parts; cached blocks are used in any case."""
         keys = [self._key(*pair) for pair in zip(self._firsts.tolist(), self._behind.tolist(), strict=True)]
         whole = whole | np.array([pieces.has(key) for key in keys], np.bool_)
         in_block = whole[self._block]
         apart = _find_changes(in_block) | (self._new_block & in_block)
         apart[1:] |= ~in_block[1:] & (self._begins[1:] - self._ends[:-1] > MAX_GAP_BYTES)
-        # Long stretches are cut, so that their parts come side by side.
+        # Long ranges are split, so that their parts are fetched concurrently.
         stretch = self._begins[np.flatnonzero(apart)][np.cumsum(apart) - 1]
         apart |= ~in_block & _find_changes((self._begins - stretch) // BLOCK_BYTES)
         self._part = np.cumsum(apart) - 1
@@ -218,13 +218,13 @@ class _FetchPlan:
                 self._parts.append((self._key(int(self._wanted[low]), int(self._wanted[high]) + 1), False))
 
     def parts(self, *, whole: bool) -> list[RangeKey]:
-        """The blocks that are needed, or the ranges."""
+        """The required blocks, or the ranges."""
         return [key for key, is_block in self._parts if is_block == whole]
 
     def files(
         self, blocks: dict[RangeKey, FetchedRange], ranges: Iterator[FetchedRange]
     ) -> tuple[list[GatherSource], Ids, Ids]:
-        """What came, as the core gathers from it."""
+        """The fetched bytes, in the form that the core gathers from."""
         parts = [blocks[key] if is_block else next(ranges) for key, is_block in self._parts]
         which = self._part[self._places.reshape(-1)]
         firsts = np.array([part.first for part in parts], np.int64)
@@ -242,7 +242,7 @@ def _fetch_ranges(shards: dict[str, RemoteShard], keys: list[RangeKey]) -> list[
 
 
 def _find_changes(values: Any) -> npt.NDArray[np.bool_]:
-    """Where another value begins; the first one does."""
+    """Where a new value begins, including the first."""
     changes = np.ones(len(values), np.bool_)
     changes[1:] = values[1:] != values[:-1]
     return changes
@@ -254,7 +254,7 @@ def _find_frame_starts(index: ShardIndex, records: Ids) -> Ids:
 
 
 def _split_into_blocks(index: ShardIndex) -> Ids:
-    """The first record of every stretch of BLOCK_BYTES, found one chunk of the index at a time."""
+    """The first record of every BLOCK_BYTES bytes, found one chunk of the index at a time."""
     firsts, before = [], -1
     for number in range(-(-len(index) // CHUNK_RECORDS)):
         stretches = index.chunk(number).astype(np.int64) // BLOCK_BYTES
@@ -265,7 +265,7 @@ def _split_into_blocks(index: ShardIndex) -> Ids:
 
 
 def _compute_block_boundaries(index: ShardIndex, start: int, block_records: int | None) -> Ids:
-    """The first record of every block, and the number of all records behind the last."""
+    """The first record of every block, and the total number of records at the end."""
     count = len(index)
     if not count:
         return np.zeros(1, np.int64)
@@ -274,7 +274,7 @@ def _compute_block_boundaries(index: ShardIndex, start: int, block_records: int 
         return np.append(by_bytes, count)
     by_order = np.arange(-start % block_records, count, block_records, dtype=np.int64)
     borders = np.unique(np.concatenate([np.array([0, count], np.int64), by_order]))
-    # What is said of blocks may come from a file: none is longer than its bytes allow.
+    # Block lengths may come from a file: none is longer than its bytes allow.
     long = np.diff(_find_frame_starts(index, borders)) > 2 * BLOCK_BYTES
     cut = long[np.searchsorted(borders, by_bytes, side="right") - 1]
     return np.union1d(borders, by_bytes[cut])

@@ -1,4 +1,4 @@
-"""The frames of record files from front to end, batch after batch."""
+"""The frames of record files in file order, batch after batch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rekord.location import Location
 
 _MAX_BATCHES_PER_TASK = 4
 _TASK_BYTES = 2 << 20
-"""Waking a thread costs as much as decoding some hundred records, so small batches go several at a time."""
+"""Waking a thread costs as much as decoding some hundred records, so it gets several small batches at a time."""
 
 
 class FileSegment(NamedTuple):
-    """Frames of one file that go into one batch."""
+    """Frames of one file that belong to one batch."""
 
     path: str
     segment: FrameSegment
@@ -45,7 +45,7 @@ class FileSegment(NamedTuple):
         return self.segment.frames
 
     def where(self, frame: int, at: int | None = None) -> Location:
-        """The record that a frame is."""
+        """The record number of a frame."""
         record = self.segment.first_record + frame
         offset = _find_frame_offset(self.path, record, self.segment) if at is None else self.segment.offset + at
         return Location(path=self.path, record=record, offset=offset)
@@ -66,7 +66,7 @@ def _find_frame_offset(path: str, record: int, segment: FrameSegment) -> int | N
 
 @dataclass(slots=True)
 class DecodeJob:
-    """All frames of one batch, how many records come before them, and the failure after them that ends the files."""
+    """All frames of one batch, the number of records before them, and the failure after them that ends reading."""
 
     pieces: Iterable[FileSegment]
     consumed: int
@@ -110,10 +110,10 @@ class _FileSequence:
 
 
 class SequentialFrames:
-    """The frames of batch after batch of all files in order, from a position on.
+    """The frames of batch after batch of all files in order, starting at a position.
 
     With `inline`, for a caller that decodes on its own thread, frames are read while they are decoded, so that the
-    buffers of a file are used again. Otherwise they are read ahead by one thread at a time.
+    buffers of a file are reused. Otherwise they are read ahead by one thread at a time.
     """
 
     def __init__(self, shards: Shards, pool: _core.Pool, batch_size: int, *, inline: bool, consumed: int) -> None:
@@ -124,7 +124,7 @@ class SequentialFrames:
         self._ended = False
 
     def take(self) -> list[DecodeJob] | None:
-        """The next batch, or a few where they are small and read ahead; None at the end."""
+        """The next batch, or a few if they are small and read ahead; None at the end."""
         if self._ended:
             return None
         if self._inline:
@@ -144,7 +144,7 @@ class SequentialFrames:
         return jobs
 
     def close(self) -> None:
-        """Close the file that is open."""
+        """Close the open file."""
         self._files.close()
 
     def _job(self) -> DecodeJob:
@@ -170,7 +170,7 @@ class SequentialFrames:
 def decode_jobs(
     jobs: list[DecodeJob], decoders: IdlePool[BatchDecoder], least_rows: int
 ) -> Iterator[tuple[Batch, int]]:
-    """The batches of jobs that have as many rows, each with the records that are delivered once it is.
+    """The batches of jobs that have as many rows, each with the number of records delivered after it.
 
     A failure comes after the rows before it.
     """
@@ -191,7 +191,7 @@ def decode_jobs(
 
 
 def _place_of(shards: Shards, record: int) -> tuple[int, int]:
-    """The shard that holds a record, and how many of its records come before it."""
+    """The shard that holds a record, and the number of its records before it."""
     if not record or not shards.counted:
         return 0, record
     shard = int(np.searchsorted(shards.starts[1:], record, side="right"))

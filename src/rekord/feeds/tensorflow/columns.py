@@ -68,7 +68,7 @@ class DenseForm:
         return (TensorPart(self.dtype, None if wide else each),)
 
     def put(self, column: Any) -> list[Any]:
-        # Images that happen to be of one size are Optional where some are missing.
+        # Images that happen to have the same size are Optional if some are missing.
         column = column.values if isinstance(column, Optional) else column
         if self.dtype is None:
             texts = column if isinstance(column, Strings) else strings_to_bytes(column)

@@ -112,7 +112,7 @@ class EpochTracker:
         return len(self._request.steps(self._begin[1]))
 
     def run(self, packed: Callable[[dict[str, Column], int], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """One iteration: the packed arrays of each batch, with the number of epochs begun, where that changes.
+        """One iteration: the packed arrays of each batch, with the number of epochs begun, when that changes.
 
         An epoch counts as begun with its second batch, or its only one.
         """

@@ -35,8 +35,8 @@ class IterationStart:
 class SharedCursor:
     """Where iterations start.
 
-    torch tells a dataset neither the epoch nor that an iteration begins: it creates new workers each time, or lets
-    persistent ones iterate again. So each worker counts how often it has begun, in a cell that only it writes to.
+    torch does not report the epoch or the start of an iteration to a dataset: it creates new workers each time, or
+    lets persistent ones iterate again. So each worker counts its starts, in a cell that only it writes to.
     There are separate cells for each number of workers: another DataLoader with more workers must not find some cells
     that have counted and some that have not.
 
@@ -90,7 +90,7 @@ class SharedCursor:
             )
         self._again += 1
         count = self._count(worker, workers, seed % _MARK_RANGE)
-        # One number, so that nobody sees half of it.
+        # A single number, so that it is read and written atomically.
         self._cells[workers, worker] = (
             seed % _MARK_RANGE * _REPEAT_RANGE + self._again % _REPEAT_RANGE
         ) * _COUNT_RANGE + count

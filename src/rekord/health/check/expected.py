@@ -89,7 +89,7 @@ def _compile_column(name: str, feature: Feature, *, step: bool) -> ExpectedColum
 
 
 def _compile_limits(feature: Feature, place: int) -> ValueLimits | None:
-    """The limits of the numbers under the key at `place` of a column's keys."""
+    """The limits of the numbers under the key at position `place` of a column's keys."""
     if feature.sparse_size is not None:
         return build_index_limits(feature.sparse_size) if place == 0 else build_value_limits(feature)
     if feature.storage == "parallel":

@@ -172,7 +172,7 @@ class ImageKey:
     """A record key of images, and what is known about them."""
 
     key: str
-    feature: str  # the column, or the key itself where there is no schema
+    feature: str  # the column, or the key itself without a schema
     step: bool = False
     image: Image | None = None  # as declared
     mask: Mask | None = None
@@ -427,7 +427,7 @@ class BoxKeys:
     """The keys of boxes: four with the same prefix, and the lists of their classes."""
 
     stem: str
-    feature: str  # the column, or the stem where there is no schema
+    feature: str  # the column, or the stem without a schema
     step: bool = False
     declared: bool = False
     from_one: bool = True  # whether class ids start at 1, unless declared otherwise

@@ -80,7 +80,7 @@ class LabelMapRule(CheckRule):
             yield from self._report_values(batch, CLASS_ID_KEY, ids, wrong, lambda place: str(int(ids.values[place])))
         if names is not None and names.kind == "bytes":
             texts = names.values.list_bytes(0, len(names.values))
-            # An empty name stands for an omitted one.
+            # An empty name means an omitted one.
             wrong = np.fromiter((bool(t) and t not in self._names for t in texts), np.bool_, len(texts))
             yield from self._report_values(batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60])
 

@@ -360,7 +360,7 @@ class SchemaRule(CheckRule):
         """The key that was probably meant."""
         if (step, key) not in self._meant:
             if len(self._meant) >= _MAX_COMPARED_KEYS:
-                return None  # so many keys are not typos
+                return None  # this many keys are not typos
             self._meant[step, key] = closest_match(key, self._expected.steps if step else self._expected.context)
         return self._meant[step, key]
 

@@ -1,4 +1,4 @@
-"""Records of two sides matched, by digests of what they hold and by a key."""
+"""Matching the records of two sides, by digests of their content and by a key."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def digest_records(batch: KeyedBatch) -> DigestArray:
 
 
 def digest_keys(column: KeyColumn) -> DigestArray:
-    """The digest of every row's value of the column that tells records apart."""
+    """The digest of every row's value in the key column."""
     into = np.zeros((len(column), 2), np.uint64)
     _core.digest_column(compute_key_seed("key", column.kind, ""), column.values, column.offsets, column.valid, into)
     return into
 
 
 def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
-    """The digests of whole payloads, for files that hold no Examples: (first record, offsets, digests).
+    """The digests of whole payloads, for files without Examples: (first record, offsets, digests).
 
-    Damage is passed over in silence: it was said by the pass that found out what the payloads are.
+    Damage is skipped silently: the pass that determined the kind of payload has reported it.
     """
     number = compute_key_seed("payload", "bytes", "")
     with open_frames(path) as reader:
@@ -58,7 +58,7 @@ def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
 
 
 def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) -> int:
-    """A number that depends on which digest stands where. The sum over parts is that of the whole."""
+    """A number that depends on the position of each digest. The sum over parts is that of the whole."""
     weights = positions.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         weights = (weights ^ (weights >> np.uint64(shift))) * np.uint64(factor)
@@ -67,7 +67,7 @@ def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) ->
 
 
 MAX_FEATURES = 1024
-"""So many features are told apart; the rest are one, since keys in such numbers are data and not names."""
+"""Features beyond this number are counted as one: so many keys are data, not names."""
 
 OTHER_KEYS = "(other keys)"
 
@@ -80,7 +80,7 @@ _READ_BYTES = 1 << 20
 
 
 class FeatureNumbering:
-    """The numbers of the features of both sides, in the order in which they were met."""
+    """The numbers of the features of both sides, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[bool, str], int] = {}
@@ -89,7 +89,7 @@ class FeatureNumbering:
         return len(self._numbers)
 
     def number(self, key: str, *, step: bool) -> int:
-        """The number of a feature, a new one where it has none."""
+        """The number of a feature; a new one gets the next number."""
         known = self._numbers.get((step, key))
         if known is not None:
             return known
@@ -98,23 +98,23 @@ class FeatureNumbering:
         return self._numbers.setdefault((step, key), len(self._numbers))
 
     def names(self) -> list[str]:
-        """The features' keys, by number. A key may be both one of the context and one of the steps."""
+        """The keys of the features, by number. A key may exist both in the context and in the steps."""
         return [key for _, key in self._numbers]
 
 
 class FeatureFingerprints:
-    """The rows of one side. `add` gives them numbers from 0 on."""
+    """The rows of one side. `add` numbers them from 0."""
 
     def __init__(self, features: FeatureNumbering) -> None:
         self._features = features
         self._file: IO[bytes] | None = None
-        self._words = 0  # that have been written
+        self._words = 0  # written so far
         self._rows = 0
-        # Of each run of rows of one width: its first row, its first word, and the words of a row.
+        # For each run of rows of the same width: its first row, its first word, and the words per row.
         self._blocks: list[tuple[int, int, int]] = []
 
     def add(self, batch: KeyedBatch) -> int:
-        """Keep the prints of a batch; gives the number of its first row."""
+        """Keep the fingerprints of a batch; returns the number of its first row."""
         numbers = [self._features.number(key, step=False) for key in batch.context]
         step_numbers = [self._features.number(key, step=True) for key in batch.steps]
         prints = np.zeros((len(batch), _OFFSET_WORDS + len(self._features)), np.uint32)
@@ -130,7 +130,7 @@ class FeatureFingerprints:
         return self._keep(prints)
 
     def read(self, rows: RowNumbers) -> tuple[RowNumbers, FingerprintArray]:
-        """The offsets and the prints of some rows, as wide as there are features by now."""
+        """The offsets and the fingerprints of some rows, one column per feature known by now."""
         out = np.zeros((len(rows), _OFFSET_WORDS + len(self._features)), np.uint32)
         if len(rows):
             order = np.argsort(rows, kind="stable")
@@ -142,14 +142,14 @@ class FeatureFingerprints:
         return np.ascontiguousarray(out[:, :_OFFSET_WORDS]).view(np.int64)[:, 0], out[:, _OFFSET_WORDS:]
 
     def close(self) -> None:
-        """Let go of the disk."""
+        """Release the temporary file."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
 
     def _block_rows(self, first_word: int, width: int, rows: RowNumbers) -> FingerprintArray:
-        """These rows of a block, which are in order. Read and not mapped: what a disk cannot read of a mapped file
-        would end the process."""
+        """These rows of a block, which are in order. Read, not mapped: a disk error in a mapped file would end
+        the process."""
         assert self._file is not None
         out = np.empty((len(rows), width), np.uint32)
         rows_at_once = max(1, _READ_BYTES // (4 * width))
@@ -188,7 +188,7 @@ class FeatureFingerprints:
 
 
 MAX_EXAMPLES = 10
-"""Of what is added, removed, changed and moved so many records each are told by their places."""
+"""Number of added, removed, changed and moved records, each, that are reported with their locations."""
 
 _PAIR_CHUNK = 1 << 14
 
@@ -197,7 +197,7 @@ GroupCounts = npt.NDArray[np.int64]
 
 @dataclass(kw_only=True)
 class ContentMatch:
-    """How many records are in one side only, or in both but in another split; and the first of each."""
+    """The number of records in one side only, or in both but in another split; and the first of each."""
 
     added: int = 0
     removed: int = 0
@@ -208,11 +208,11 @@ class ContentMatch:
 
 @dataclass(kw_only=True)
 class KeyMatch:
-    """What became of keys that are there once on either side, and which features changed under them."""
+    """What happened to keys that occur once on each side, and which features changed."""
 
     changed: int = 0
     features: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    repeated_in_a: int = 0  # keys that are there more than once
+    repeated_in_a: int = 0  # keys that occur more than once
     repeated_in_b: int = 0
     added_places: PlaceArray = field(default_factory=lambda: np.empty(0, PLACE_DTYPE))
     removed_places: PlaceArray = field(default_factory=lambda: np.empty(0, PLACE_DTYPE))
@@ -229,7 +229,7 @@ def build_sort_rows(
     side: int,
     numbers: npt.NDArray[np.int64] | int = 0,
 ) -> PlaceArray:
-    """Records as the sort takes them. Its `split` holds the side too, its `feature` a number of ours."""
+    """Records in the form that is sorted. `split` includes the side, and `feature` is a number of ours."""
     rows = np.empty(len(digests), PLACE_DTYPE)
     rows["low"], rows["high"] = digests[:, 0], digests[:, 1]
     rows["record"], rows["offset"] = records, offsets
@@ -238,7 +238,7 @@ def build_sort_rows(
 
 
 def match_content(sort: ExternalSort) -> ContentMatch:
-    """Compare the two sides as what they are: bags of records."""
+    """Compare the two sides as multisets of records."""
     found = ContentMatch()
     for places in sort.parts():
         if not len(places):
@@ -262,7 +262,7 @@ def match_content(sort: ExternalSort) -> ContentMatch:
 
 
 def match_keys(sort: ExternalSort, prints: tuple[FeatureFingerprints, FeatureFingerprints]) -> KeyMatch:
-    """Compare the records of each key. Where a key is not there once on both sides, no record is another's."""
+    """Compare the records of each key. Records are paired only if their key occurs once on both sides."""
     found = KeyMatch()
     for places in sort.parts():
         if not len(places):
@@ -279,7 +279,7 @@ def match_keys(sort: ExternalSort, prints: tuple[FeatureFingerprints, FeatureFin
         )
         once = (in_a == 1) & (in_b == 1)
         ours, theirs = (_select_last_places(places, starts, once, side=side) for side in (0, 1))
-        changed = ours["offset"] != theirs["offset"]  # half of the digest of what they hold
+        changed = ours["offset"] != theirs["offset"]  # half of the digest of their content
         _add_changed(found, ours[changed], theirs[changed], prints)
     for side, rows in enumerate((found.removed_places, found.added_places)):
         rows["offset"], _ = prints[side].read(rows["feature"].astype(np.int64))
@@ -295,7 +295,7 @@ def _add_changed(
     found.changed += len(ours)
     for begin in range(0, len(ours), _PAIR_CHUNK):
         pair = ours[begin : begin + _PAIR_CHUNK], theirs[begin : begin + _PAIR_CHUNK]
-        # In the order in which they were written, which is how a disk likes to be read.
+        # In the order in which they were written, which is the fastest to read.
         order = np.argsort(pair[0]["feature"], kind="stable")
         a, b = (rows[order] for rows in pair)
         (a["offset"], before), (b["offset"], after) = (
@@ -319,7 +319,7 @@ def _sum_padded(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArr
 
 
 def _count_sides(places: PlaceArray, starts: npt.NDArray[np.bool_]) -> tuple[GroupCounts, GroupCounts]:
-    """How many records each group has in A and in B."""
+    """The number of records of each group in A and in B."""
     first = np.flatnonzero(starts)
     counts, in_b = places["count"].astype(np.int64), (places["split"] & 1).astype(np.bool_)
     return (
@@ -331,7 +331,7 @@ def _count_sides(places: PlaceArray, starts: npt.NDArray[np.bool_]) -> tuple[Gro
 def _select_last_places(
     places: PlaceArray, starts: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], *, side: int
 ) -> PlaceArray:
-    """Of each group that is wanted the last place on one side."""
+    """For each selected group, the last location on one side."""
     at = np.where((places["split"] & 1) == side, np.arange(len(places)), -1)
     last = np.maximum.reduceat(at, np.flatnonzero(starts))[wanted]
     return places[last]

@@ -26,7 +26,7 @@ _SINGLE_VALUE, _VARYING_VALUES = "one value", "a varying number of values"
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnDiff(JsonFields):
-    """A column that both sides have and that is not the same. `says` are the changes in words, A → B."""
+    """A column of both sides that differs. `says` are the changes in words, A → B."""
 
     a: Mapping[str, Any]
     b: Mapping[str, Any]
@@ -35,7 +35,7 @@ class ColumnDiff(JsonFields):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaDiff(JsonFields):
-    """Columns in one side only, and those that differ. `source` says whether they are declared or were seen."""
+    """Columns in one side only, and those that differ. `source` is whether they are declared or observed."""
 
     source: Literal["manifests", "records"]
     added: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class SchemaDiff(JsonFields):
 
     @property
     def same(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to report."""
         return not (self.added or self.removed or self.changed)
 
 
@@ -56,9 +56,9 @@ def diff_schemas(a: Schema, b: Schema) -> SchemaDiff:
 
 
 def diff_observed_schemas(a: PartStats, b: PartStats) -> SchemaDiff:
-    """The difference of what two sets of records were seen to have under their keys."""
+    """The difference of the keys and kinds that two sets of records have."""
     if not (a.records and b.records):
-        return SchemaDiff(source="records")  # nothing can be said of columns that no record shows
+        return SchemaDiff(source="records")  # without records, nothing is known about columns
     return _diff_columns(
         "records",
         *({name: _describe_observed(each) for name, each in part.features.items()} for part in (a, b)),
@@ -66,7 +66,7 @@ def diff_observed_schemas(a: PartStats, b: PartStats) -> SchemaDiff:
 
 
 def describe_column(column: Mapping[str, Any]) -> str:
-    """A column in a few words: `int64, one value, optional`."""
+    """A short description of a column: `int64, one value, optional`."""
     words = [str(column["type"])]
     for name, value in column.items():
         if name == "values":
@@ -141,7 +141,7 @@ RANGE_THRESHOLD = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureShift(JsonFields):
-    """A feature that moved: why it is told, and what both sides have."""
+    """A feature whose distribution shifted: why it is reported, and what both sides have."""
 
     says: list[str]
     distances: dict[str, float]  # by measure: "js", "linf", "missing"
@@ -150,7 +150,7 @@ class FeatureShift(JsonFields):
 
 
 def find_feature_shifts(a: PartStats, b: PartStats, *, besides: Sequence[str] = ()) -> dict[str, FeatureShift]:
-    """The features that both sides have and that moved; `besides` are keys that are new in every record."""
+    """The features of both sides that shifted; `besides` are keys that are new in every record."""
     says: dict[str, list[str]] = {}
     distances: dict[str, dict[str, float]] = {}
     if not (a.records and b.records):
@@ -239,7 +239,7 @@ _MAX_SHOWN_FEATURES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class RecordPosition(JsonFields):
-    """Where a record is: its file, its number in it, and where its frame begins in the decompressed stream."""
+    """The location of a record: its file, its number in it, and its frame's offset in the decompressed stream."""
 
     path: str
     record: int
@@ -248,7 +248,7 @@ class RecordPosition(JsonFields):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordExample(JsonFields):
-    """A record that is in one side only, or is another in B. `features` are (in A, in B), as a person reads them."""
+    """A record in one side only, or changed in B. `features` are (in A, in B), formatted for display."""
 
     change: RecordChange
     key: int | str | None = None
@@ -265,7 +265,7 @@ RecordPair: TypeAlias = "tuple[RecordChange, RecordPosition | None, RecordPositi
 
 
 def to_record_positions(places: PlaceArray, files: Sequence[str]) -> list[RecordPosition]:
-    """Rows of the sort as places."""
+    """Rows of the sort as locations."""
     return [
         RecordPosition(path=files[int(row["file"])], record=int(row["record"]), offset=int(row["offset"]))
         for row in places
@@ -273,7 +273,7 @@ def to_record_positions(places: PlaceArray, files: Sequence[str]) -> list[Record
 
 
 def read_examples(pairs: Sequence[RecordPair], keys: tuple[str | None, str | None]) -> list[RecordExample]:
-    """The records at these places. `keys` are the record keys that tell them apart in A and in B."""
+    """The records at these locations. `keys` are the record keys that identify them in A and in B."""
     payloads = _read_payloads({place for _, *both in pairs for place in both if place is not None})
     found = []
     for change, a, b in pairs:
@@ -292,7 +292,7 @@ def read_examples(pairs: Sequence[RecordPair], keys: tuple[str | None, str | Non
 
 
 def format_value(value: Any) -> str | None:
-    """What a record has under a key, cut to be read at a glance; None where it has nothing."""
+    """The value of a key in a record, truncated for display; None if it is missing."""
     if value is None:
         return None
     if isinstance(value, dict):  # the steps of a sequence
@@ -316,7 +316,7 @@ def _format_single_value(value: Any) -> str:
             return shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[: MAX_SHOWN_CHARACTERS - 1] + "…"
         more = "…" if len(value) > _MAX_SHOWN_BYTES else ""
         return f"{len(value):,} bytes ({value[:_MAX_SHOWN_BYTES].hex()}{more})"
-    return str(value)  # float32 has as many digits as it needs
+    return str(value)  # float32 with as many digits as needed
 
 
 def _get_key_value(value: Any) -> int | str | None:
@@ -343,7 +343,7 @@ def _is_same_value(a: Any, b: Any) -> bool:
 
 
 def _decode_payload(payload: tuple[bytes, bool] | None) -> dict[str, Any] | None:
-    """The features of a record; None where it cannot be read any more, or is no Example."""
+    """The features of a record; None if it can no longer be read, or is not an Example."""
     if payload is None:
         return None
     content, sequence = payload
@@ -365,7 +365,7 @@ def _freeze(value: Any) -> Any:
 
 
 def _read_payloads(places: Iterable[RecordPosition]) -> dict[RecordPosition, tuple[bytes, bool]]:
-    """The payloads at some places, and whether their files hold SequenceExamples."""
+    """The payloads at some locations, and whether their files hold SequenceExamples."""
     by_path: defaultdict[str, list[RecordPosition]] = defaultdict(list)
     for place in places:
         by_path[place.path].append(place)
@@ -374,7 +374,7 @@ def _read_payloads(places: Iterable[RecordPosition]) -> dict[RecordPosition, tup
         try:
             found.update(_read_file_payloads(path, sorted(wanted, key=lambda place: place.offset)))
         except RekordError:
-            continue  # its damage has been told, and the places are known without it
+            continue  # its damage has been reported, and the locations are known without it
     return found
 
 
@@ -389,7 +389,7 @@ def _read_file_payloads(path: str, wanted: Sequence[RecordPosition]) -> dict[Rec
             if stretch is not None:
                 found[place] = get_payload(stretch, 0), sequence
     left = {place.offset: place for place in wanted if place not in found}
-    if left:  # compressed, so that it can only be read from the start
+    if left:  # compressed: can only be read from the start
         with open_frames(path) as reader:
             for stretch in reader.iter_verified_frames():
                 for index in range(len(stretch.extents)):
@@ -411,7 +411,7 @@ def _has_sequence_examples(path: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSide(JsonFields):
-    """A split of one side: how many of its records were compared, and how they lie there."""
+    """A split of one side: the number of compared records, and their arrangement."""
 
     records: int
     files: int
@@ -420,10 +420,10 @@ class SplitSide(JsonFields):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordDiff:
-    """How many records are in B only, in A only, another under the same key, and the same in another split.
+    """The number of records in B only, in A only, changed under the same key, and the same in another split.
 
-    `features` counts the changed records by the feature that changed. Records whose key is missing, or is there more
-    than once, are matched by what they hold.
+    `features` counts the changed records by the feature that changed. Records whose key is missing or duplicate
+    are matched by content.
     """
 
     added: int = 0
@@ -441,7 +441,7 @@ class RecordDiff:
         return not (self.added or self.removed or self.changed or self.moved)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON."""
         return {
             "added": self.added,
             "removed": self.removed,
@@ -456,7 +456,7 @@ class RecordDiff:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """What `rk.diff` found. `findings` are what could not be read: then the comparison is incomplete."""
+    """The result of `rk.diff`. `findings` are what could not be read: then the comparison is incomplete."""
 
     a: str
     b: str
@@ -469,12 +469,12 @@ class Diff:
     remarks: Sequence[str] = ()
     findings: Sequence[Finding] = ()
     not_listed: int = 0
-    unreadable: int = 0  # files that the disk would not give
+    unreadable: int = 0  # files that could not be read from disk
     by_manifests: bool = False  # nothing was read: two manifests list the same checksums
 
     @property
     def same(self) -> bool:
-        """Whether both hold the same, as far as all of it could be read. Order and sharding make no difference."""
+        """Whether both sides have the same content and all of it could be read. Order and sharding do not matter."""
         return self.complete and self.records.same and self.schema.same and not self.unmatched_splits
 
     @property
@@ -488,7 +488,7 @@ class Diff:
         return [name for name, sides in self.splits.items() if None in sides]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON."""
         return {
             "same": self.same,
             "complete": self.complete,

@@ -57,14 +57,14 @@ class DatasetSide:
         return [path for paths in self.splits.values() for path in paths]
 
     def compression(self, split: str) -> str:
-        """How the files of a split are compressed, as the manifest or the first of them says."""
+        """The compression of the files of a split, according to the manifest or the first file."""
         if self.manifest is not None:
             return self.manifest.splits[split].compression
         try:
             with open_frames(self.splits[split][0]) as reader:
                 return reader.compression
         except (RekordError, IndexError):
-            return "none"  # what is wrong with the file is a finding of the pass
+            return "none"  # the pass over the file reports what is wrong
 
 
 def open_side(path: PathLike | Sequence[PathLike]) -> DatasetSide:
@@ -116,9 +116,9 @@ _MAX_SHOWN_KEYS = 8
 
 @dataclass(kw_only=True)
 class SideStatistics:
-    """What was read of one side."""
+    """What was read from one side."""
 
-    records: Counter[int] = field(default_factory=Counter)  # that were compared, by split
+    records: Counter[int] = field(default_factory=Counter)  # compared records, by split
     order: Counter[int] = field(default_factory=Counter)  # by split, modulo 2^64
     payload_bytes: int = 0
     statistics: Accumulator = field(default_factory=Accumulator)
@@ -126,8 +126,8 @@ class SideStatistics:
     not_listed: int = 0
     unreadable: int = 0
     without_key: int = 0
-    raw_files: int = 0  # that hold no Examples
-    wide_records: int = 0  # that have too many keys to compare key by key
+    raw_files: int = 0  # without Examples
+    wide_records: int = 0  # with too many keys to compare key by key
 
 
 class DatasetComparison:
@@ -248,7 +248,7 @@ class DatasetComparison:
         rows = match.build_sort_rows(
             match.digest_keys(column),
             records=batch.records,
-            offsets=digests[:, 0].view(np.int64),  # what is compared; where it is, its print knows
+            offsets=digests[:, 0].view(np.int64),  # what is compared; the location is in its fingerprint
             file=file,
             split=split,
             side=side,
@@ -377,7 +377,7 @@ def _diff_records(comparing: DatasetComparison, keys: tuple[str, str] | None) ->
     by_key = KeyMatch()
     if comparing.keyed is not None:
         by_key = match.match_keys(comparing.keyed, comparing.prints)
-    # A key is part of what its record holds: a changed record is one that went and one that came.
+    # A key is part of the content of its record: a changed record counts as one removed and one added.
     added, removed = content.added - by_key.changed, content.removed - by_key.changed
     places = content if keys is None else by_key
     shown_pairs: list[RecordPair] = [
@@ -451,7 +451,7 @@ def _build_remarks(
             )
         if a.compression != b.compression:
             remarks.append(f"`{name}` has compression {a.compression} in A and {b.compression} in B")
-        # Behind damage the numbers of records are no places that could be compared.
+        # After damage, record numbers are not comparable.
         whole = not any(side.findings or side.unreadable for side in seen)
         if records.same and whole and seen[0].order[number] != seen[1].order[number]:
             remarks.append(f"records of `{name}` are in a different order")
@@ -501,7 +501,7 @@ def _diff_manifests(one: DatasetSide, other: DatasetSide) -> Diff:
 
 
 def _find_common_key(one: DatasetSide, other: DatasetSide) -> str | None:
-    """The key that both manifests name, where the records hold it in a form that tells them apart."""
+    """The key in both manifests, if records store it in a form that identifies them."""
     names = set()
     for side in (one, other):
         named = None if side.manifest is None else side.manifest.options.get("key")
@@ -512,7 +512,7 @@ def _find_common_key(one: DatasetSide, other: DatasetSide) -> str | None:
 
 
 def _get_record_key(schema: Schema | None, name: str) -> str:
-    """The record key of a column, or the name itself where it is no column."""
+    """The record key of a column, or the name itself if it is not a column."""
     feature = None if schema is None else schema.context.get(name)
     return name if feature is None else feature.record_keys(name)[0]
 

@@ -1,1 +1,1 @@
-"""What a doctor knows: one module for each family of troubles."""
+"""The diagnoses of the doctor: one module per family of problems."""

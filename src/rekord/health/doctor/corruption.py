@@ -59,7 +59,7 @@ _INSPECTED_BYTES = 1 << 20
 
 
 def find_damage_symptoms(facts: FileEvidence, codes: set[str]) -> Iterator[FileSymptom]:
-    """The symptoms behind findings with these codes."""
+    """The symptoms of findings with these codes."""
     changed = tuple(code for code in ("F101", "F102") if code in codes)
     cut = next((code for code in ("F104", "F103", "C202") if code in codes), None)
     plain = sniff_compression(read_first_bytes(facts.path)) == "none"

@@ -419,7 +419,7 @@ class SizedKey:
     """A key whose records also have a height and a width."""
 
     kind: ListKind
-    keys: tuple[str, ...]  # of height, width and, where there is one, channels
+    keys: tuple[str, ...]  # of height, width and, if there is one, channels
     ratios: dict[float, RecordTally] = field(default_factory=dict)  # values or bytes for each pixel and channel
     shapes: list[tuple[AffectedRecord, ImageShape, int]] = field(default_factory=list)  # first few, with sizes
     mismatched: RecordTally = field(default_factory=RecordTally)  # records whose size is not a multiple
@@ -556,7 +556,7 @@ class FileEvidence:
         self.groups.setdefault(where, FindingGroup(self.path, finding.severity)).add(finding)
 
     def of(self, code: str) -> FindingGroup | None:
-        """The findings of a code, whatever their feature."""
+        """The findings of a code, for any feature."""
         return next((group for (each, *_), group in self.groups.items() if each == code), None)
 
 

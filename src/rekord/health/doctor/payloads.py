@@ -62,7 +62,7 @@ def diagnose_payloads(case: DoctorCase) -> Iterator[Diagnosis]:
 def _diagnose_other_message(case: DoctorCase, code: str, name: str, groups: list[FindingGroup]) -> Diagnosis:
     tally = tally_finding_groups(groups)
     if code != "H716":
-        # One finding stands for the whole file.
+        # One finding represents the whole file.
         paths = {group.path for group in groups}
         tally.records = sum(facts.records for facts in case.files if facts.path in paths)
     found = next((finding.found for group in groups for finding in group.first if finding.found), None)
@@ -154,7 +154,7 @@ def _diagnose_repeated_feature(
     first = groups[0].first[0]
     tally = tally_finding_groups(groups)
     findings = [finding for group in groups for finding in group.first]
-    # A finding that stands for many has the same message with a count.
+    # A finding that represents many has the same message with a count.
     alike = all(finding.message.startswith(first.message) for finding in findings)
     return Diagnosis(
         code=code,

@@ -35,7 +35,7 @@ from rekord.schema.interop.tf_spec import (
 
 _MAX_SIGNATURES = 4096
 _MAX_STEPS = 64
-"""Predictions for records with more steps are not cached: hardly two are alike."""
+"""Predictions for records with more steps are not cached: such records rarely repeat."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The intact records of a file, copied past all damage; the rest is listed as gaps."""
+"""Copy the intact records of a file past all damage; the rest is listed as gaps."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-_MAX_SEARCHED_BYTES = 2 << 30  # protobuf has no longer message
+_MAX_SEARCHED_BYTES = 2 << 30  # the longest protobuf message
 FOREIGN_CODES = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
-"""What is said of a file of another format."""
+"""The codes for a file of another format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap(JsonFields):
-    """Bytes that are in no intact record.
+    """Bytes that belong to no intact record.
 
     `begin` and `end` are offsets in the decompressed stream, as far as that can be decompressed: a part that
-    cannot has no length there, and `compressed_begin` and `compressed_end` say where it lies in the file.
-    `left_by` is how reading went on behind it: "skip" where the length of the one broken record can be trusted,
-    "search" where the next record was found by its checksums alone, None where nothing follows.
+    cannot has no length there, and `compressed_begin` and `compressed_end` are its location in the file.
+    `left_by` is how reading resumed after it: "skip" if the length of the one broken record is reliable,
+    "search" if the next record was found by its checksums alone, None if nothing follows.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Gap(JsonFields):
     message: str
     code: str
     record: int | None = None
-    lost_records: int | None = None  # None: nobody knows
+    lost_records: int | None = None  # None: unknown
     left_by: Literal["skip", "search"] | None = None
     compressed_begin: int | None = None
     compressed_end: int | None = None
@@ -50,15 +50,15 @@ class Gap(JsonFields):
 
 @dataclass(frozen=True, slots=True)
 class IntactFrames:
-    """Intact frames side by side, in a buffer that the next step uses again."""
+    """Consecutive intact frames, in a buffer that the next step reuses."""
 
     frames: memoryview
     records: int
-    resynchronised: bool  # since the last place that is known to begin a frame there was a search
+    resynchronised: bool  # there was a search since the last position that is known to begin a frame
 
 
 class SalvageScan:
-    """One pass over one file: `steps`, and what the file turned out to be."""
+    """One pass over one file: `steps`, and what was found out about the file."""
 
     def __init__(self, path: str, storage: Storage = LOCAL) -> None:
         self.path = path
@@ -88,18 +88,18 @@ class SalvageScan:
             self._reentries.close()
 
     def steps(self) -> Iterator[IntactFrames | Gap]:
-        """The intact frames and the gaps between them, in the order of the file."""
-        goes_on = True
-        while goes_on:
-            goes_on = False
+        """The intact frames and the gaps between them, in file order."""
+        resumes = True
+        while resumes:
+            resumes = False
             try:
                 for stretch in self._reader.iter_verified_frames():
                     self._runs += 1
                     with memoryview(stretch.buffer)[slice(*_find_frame_bounds(stretch))] as frames:
                         yield IntactFrames(frames, len(stretch.extents), self._searched)
             except (FrameError, CompressionError) as failure:
-                gap, goes_on = self._skip_failure(failure)
-                # The checksum of all is wrong because of what was told already.
+                gap, resumes = self._skip_failure(failure)
+                # The checksum of the whole stream is wrong because of damage that was already reported.
                 if not (self._gaps and gap.code == "C204" and gap.lost_records == 0):
                     yield gap
                 self._gaps += 1
@@ -108,43 +108,43 @@ class SalvageScan:
         """The gap at a failure, and whether anything follows it."""
         reader, offset = self._reader, self._reader.offset
         begin, record = self._base + offset, self._first_record + reader.record
-        told, goes_on = reader.recover(failure)
-        if isinstance(failure, CompressionError) or told.code in FOREIGN_CODES:
-            # Frames may stand before the damage, or behind bytes that only look like another format.
-            goes_on = reader.resume() is not None
-            told = failure if goes_on else told
+        reported, resumes = reader.recover(failure)
+        if isinstance(failure, CompressionError) or reported.code in FOREIGN_CODES:
+            # Frames may precede the damage, or follow bytes that only look like another format.
+            resumes = reader.resume() is not None
+            reported = failure if resumes else reported
         if self.failure is None:
-            self.failure = told
+            self.failure = reported
         if reader.left_by == "skip":
-            gap = self._gap(told, begin, self._base + reader.offset, record)
-            return replace(gap, lost_records=1, left_by="skip"), goes_on
-        reentry = self._reentry(offset, reader.offset if goes_on else None)
+            gap = self._gap(reported, begin, self._base + reader.offset, record)
+            return replace(gap, lost_records=1, left_by="skip"), resumes
+        reentry = self._reentry(offset, reader.offset if resumes else None)
         if reentry is not None:
-            return self._enter(reentry, told, begin, record), True
-        gap = self._gap(told, begin, self._base + reader.offset, record)
-        if goes_on:
+            return self._enter(reentry, reported, begin, record), True
+        gap = self._gap(reported, begin, self._base + reader.offset, record)
+        if resumes:
             self._searched = True
             return replace(gap, left_by="search"), True
         if self.compression != "none":
             gap = replace(gap, compressed_end=self._file_bytes if self._sized else None)
         return replace(gap, lost_records=_count_lost_records(gap, self._file_bytes)), False
 
-    def _gap(self, told: RekordError, begin: int, end: int, record: int) -> Gap:
-        compressed = told.location.compressed_offset
+    def _gap(self, reported: RekordError, begin: int, end: int, record: int) -> Gap:
+        compressed = reported.location.compressed_offset
         if compressed is None and self._reentries is not None:
             compressed = self._reentries.damage_offset
         return Gap(
             path=self.path,
             begin=begin,
             end=end,
-            message=told.what,
-            code=told.code,
+            message=reported.what,
+            code=reported.code,
             record=record,
             compressed_begin=compressed,
         )
 
     def _reentry(self, offset: int, found: int | None) -> ResyncPoint | None:
-        """Another place in a compressed file to go on from, where that gives more than the stream itself."""
+        """Another position in a compressed file to resume from, if that recovers more than the stream itself."""
         if not self._sized:
             return None
         if self.compression != "none":
@@ -153,8 +153,8 @@ class SalvageScan:
             return self._reentries.after(offset, found)
         if offset or self._runs or (found is not None and not self._is_probably_compressed()):
             return None
-        # Perhaps a compressed file of which the first bytes are damaged. Frames that stand in it as they are, as
-        # in the parts that did not become shorter, are not all of it.
+        # Perhaps a compressed file whose first bytes are damaged. Frames that are stored in it as they are, in
+        # parts that compression did not shorten, are not all of it.
         names = ("zlib", "gzip") if infer_compression(self.path) == "zlib" else ("gzip", "zlib")
         first: ResyncPoint | None = None
         for compression in names:
@@ -175,13 +175,13 @@ class SalvageScan:
         alike = sum(one == other for one, other in zip(head, b"\x1f\x8b\x08", strict=False))
         return alike >= 2 or head[:1] == b"\x78" or head[1:2] in (b"\x01", b"\x5e", b"\x9c", b"\xda")
 
-    def _enter(self, reentry: ResyncPoint, told: RekordError, begin: int, record: int) -> Gap:
-        """Go on from another place of the compressed file."""
-        if not isinstance(told, CompressionError):
-            told = error("C201", location=told.location)
-        gap = self._gap(told, begin, begin, record)
+    def _enter(self, reentry: ResyncPoint, reported: RekordError, begin: int, record: int) -> Gap:
+        """Resume from another position in the compressed file."""
+        if not isinstance(reported, CompressionError):
+            reported = error("C201", location=reported.location)
+        gap = self._gap(reported, begin, begin, record)
         old, self._reader = self._reader, reentry.reader
-        # The bytes of a file that only looked plain are no part of the stream.
+        # The bytes of a file that only looked uncompressed are not part of the stream.
         read_bytes = 0 if old.compression == "none" else old.offset
         old.close()
         if self._reentries is not None:
@@ -215,9 +215,9 @@ class SalvageScan:
 
 
 def _count_lost_records(gap: Gap, compressed_end: int) -> int | None:
-    """None lost where every frame was there up to a place: each has two checksums of its own.
+    """0 lost records if every frame up to a position was intact: each has two checksums of its own.
 
-    Only the one around all of them is wrong then, which takes eight bytes at the most.
+    Then only the checksum of the whole stream is wrong, which takes at most eight bytes.
     """
     if gap.code != "C204" or gap.begin != gap.end or gap.compressed_begin is None:
         return None
@@ -225,25 +225,25 @@ def _count_lost_records(gap: Gap, compressed_end: int) -> int | None:
 
 
 def _find_frame_bounds(stretch: VerifiedFrames) -> tuple[int, int]:
-    """Where the frames of a stretch lie in its buffer: they touch each other."""
+    """The offsets of consecutive frames in their buffer."""
     extents = stretch.extents
     last = len(extents) - 1
     return extents.offset(0), extents.offset(last) + extents.length(last) + _core.FRAMING_BYTES
 
 
 MAX_GAPS = 100_000
-"""So many gaps are listed; the rest is counted."""
+"""Maximum number of listed gaps; further ones are counted."""
 
 _COPY_BYTES = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
 class SalvageReport:
-    """What a salvage kept, and what it could not.
+    """What a salvage kept, and what it lost.
 
-    `lost_records` is None where that cannot be known. `resynchronised` counts the kept records that are known
-    only by their checksums, because the place of one before them was found by search: a payload that holds whole
-    frames can bring some forth that were no records of the file.
+    `lost_records` is None if unknown. `resynchronised` counts the kept records that are identified only by their
+    checksums, because an earlier record was found by search: a payload that contains whole frames can yield some
+    that were not records of the file.
     """
 
     out: str = ""
@@ -257,7 +257,7 @@ class SalvageReport:
 
     @property
     def ok(self) -> bool:
-        """True where everything was intact."""
+        """True if everything was intact."""
         return not self.gaps
 
     @property
@@ -266,7 +266,7 @@ class SalvageReport:
         return self.kept
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
+        """The report as JSON."""
         return {
             "ok": self.ok,
             "out": self.out,
@@ -287,7 +287,7 @@ class SalvageLedger:
         self._on_gap = on_gap
 
     def take(self, gap: Gap) -> None:
-        """Note a gap; what it cost is told by `lost`."""
+        """Record a gap; `lost` has its cost."""
         if len(self.report.gaps) < MAX_GAPS:
             self.report.gaps.append(gap)
         else:
@@ -296,21 +296,21 @@ class SalvageLedger:
             self._on_gap(gap)
 
     def lost(self, records: int | None) -> None:
-        """So many records of one file are gone; None where nobody knows."""
+        """Count lost records of one file; None if their number is unknown."""
         so_far = self.report.lost_records
         self.report.lost_records = None if records is None or so_far is None else so_far + records
 
 
 @dataclass(slots=True, kw_only=True)
 class SalvagedFile:
-    """What became of one file."""
+    """The result for one file."""
 
     records: int = 0
     framed_bytes: int = 0
     gaps: int = 0
     lost: int | None = 0
-    failure: RekordError | None = None  # the first, where there are gaps
-    file_bytes: int | None = None  # None: no file was made
+    failure: RekordError | None = None  # the first, if there are gaps
+    file_bytes: int | None = None  # None: no file was created
     sha256: str = ""
 
 
@@ -325,8 +325,8 @@ def salvage_file_records(
 ) -> SalvagedFile:
     """Copy what is intact in a file to the one that `create` makes, which is left open.
 
-    A file without an intact record makes none, unless it is whole and empty, or `empty_as` says how an empty one
-    is compressed.
+    A file without an intact record creates none, unless it is intact and empty, or `empty_as` is the compression
+    of an empty one.
     """
     ledger.report.files += 1
     whole = _find_intact_stream(path, storage)
@@ -371,7 +371,7 @@ def write_empty_file(file: Writable, compression: str) -> SalvagedFile:
 
 
 def _find_intact_stream(path: str, storage: Storage) -> SalvagedFile | None:
-    """What a compressed file holds where all of it is intact, so that it can be copied without compressing it."""
+    """The content of a compressed file if all of it is intact, so that it can be copied without recompression."""
     if storage.stat(path).kind != "file":
         return None
     kept = SalvagedFile()
@@ -399,7 +399,7 @@ def _copy_intact_stream(
 
 
 def copy_file_bytes(path: str, write: Callable[[Buffer], object], storage: Storage) -> None:
-    """A whole file as it stands."""
+    """Copy a whole file unchanged."""
     buffer = bytearray(_COPY_BYTES)
     with storage.open_read(path) as file, memoryview(buffer) as view:
         while count := file.readinto(view):

@@ -52,7 +52,7 @@ _MAX_INFO_BYTES = 64 << 20
 
 
 def read_usable_manifest(folder: str, ledger: SalvageLedger, storage: Storage) -> Manifest | None:
-    """The manifest of a folder; one that cannot be used is a gap, and the shards go by their names."""
+    """The manifest of a folder; if it is unusable, it is a gap, and shards are identified by name."""
     if not exists(storage, manifest_path(folder)):
         return None
     try:
@@ -68,7 +68,7 @@ def read_usable_manifest(folder: str, ledger: SalvageLedger, storage: Storage) -
 
 @dataclass(frozen=True)
 class DatasetSalvage:
-    """One dataset on its way to another folder. `create` makes a file there and `close` completes it."""
+    """The salvage of a dataset to another folder. `create` creates a file there and `close` completes it."""
 
     folder: str
     manifest: Manifest
@@ -79,13 +79,13 @@ class DatasetSalvage:
     close: Callable[[Writable], None]
 
     def run(self) -> None:
-        """Write the shards, what goes beside them, and the manifest."""
+        """Write the shards, their companions, and the manifest."""
         splits = {name: self._split(name, part) for name, part in self.manifest.splits.items()}
         companions = [name for name in self.manifest.companions if self._companion(name, splits)]
         parent = hashlib.sha256(read_bytes(self.storage, manifest_path(self.folder))).hexdigest()
         manifest = msgspec.structs.replace(
             self.manifest,
-            # Of no conversion: none may take it for what it would have written itself.
+            # Not from a conversion: none may mistake it for its own output.
             plan=hashlib.sha256(f"salvage {parent}".encode()).hexdigest(),
             splits=splits,
             companions=companions,
@@ -136,7 +136,7 @@ class DatasetSalvage:
         self.close(files[0])
         lost = expected - kept.records
         if lost > 0 and not kept.gaps:
-            # Cut between two records, which nothing but the manifest can tell.
+            # Truncated between two records, which only the manifest reveals.
             end = kept.framed_bytes
             message = CODES["X541"]
             self.ledger.take(
@@ -154,13 +154,13 @@ class DatasetSalvage:
         return kept
 
     def _classes(self, columns: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, int]]:
-        """How many records of each class are left; nothing where a record does not fit the schema."""
+        """The number of remaining records of each class; empty if a record does not fit the schema."""
         schema = Schema.from_dict(self.manifest.schema)
         labels = [name for name in columns if name in schema and schema[name].class_count is not None]
         sums: dict[str, dict[int, int]] = {name: {} for name in labels}
         paths = [os.path.join(self.target, name) for name in names]
         try:
-            # Whatever splits the names may tell of: all of these files are one.
+            # All of these files are one split, whatever splits their names suggest.
             files = open_dataset(paths, schema, allow_missing=True).splits.values()
             for batch in chain.from_iterable(
                 one.batches(_BATCH_RECORDS, columns=labels, prefetch=0, threads=1) for one in files
@@ -174,7 +174,7 @@ class DatasetSalvage:
         return {name: {str(one): count for one, count in sorted(counts.items())} for name, counts in sums.items()}
 
     def _companion(self, name: str, splits: dict[str, ManifestSplit]) -> bool:
-        """Copy a file that goes beside the shards; False where it is lost."""
+        """Copy a companion of the shards; False if it is lost."""
         path = os.path.join(self.folder, name)
         if not exists(self.storage, path):
             self.ledger.take(_build_lost_file_gap(self.folder, name, self.storage, "X501"))
@@ -203,7 +203,7 @@ def _select_present(column: Any) -> Any:
 
 
 def _update_info_counts(data: bytes, splits: dict[str, ManifestSplit]) -> bytes | None:
-    """A dataset_info.json with the counts of now; None where it is damaged."""
+    """A dataset_info.json with updated counts; None if it is damaged."""
     try:
         info = json.loads(data)
         for split in info["splits"]:
@@ -244,7 +244,7 @@ def salvage_into(
     on_gap: Callable[[Gap], None] | None = None,
     storage: Storage = LOCAL,
 ) -> SalvageReport:
-    """The same with a report that can be watched while it grows."""
+    """`salvage` with a report that is updated while it runs."""
     do = 'rk.salvage("data", "data-repaired")'
     source, target = (as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out)))
     kind = kind_at(storage, source)
@@ -260,7 +260,7 @@ def salvage_into(
 
 
 def _salvage_file(path: str, out: str, ledger: SalvageLedger, storage: Storage) -> None:
-    # Staged before anything is read: a place that cannot be written is told at once.
+    # Staged before anything is read: an output that cannot be written is reported immediately.
     with publish(out, storage) as file:
         kept = salvage_file_records(path, lambda: file, ledger, storage)
         ledger.lost(kept.lost)
@@ -277,7 +277,7 @@ def _salvage_folder(source: str, out: str, ledger: SalvageLedger, storage: Stora
             DatasetSalvage(source, manifest, ledger, storage, staging.folder, staging.create, staging.close).run()
         kept = [_salvage_into_folder(staging, path, os.path.relpath(path, root), ledger, storage) for path in paths]
         if ledger.report.gaps and not ledger.report.kept:
-            # One file may say more than all of them together.
+            # A single file may give a more specific error than all of them together.
             raise (
                 _nothing_salvaged_error(kept[0][0], kept[0][1])
                 if len(kept) == 1
@@ -315,7 +315,7 @@ def _nothing_salvaged_error(path: str, kept: SalvagedFile | None) -> RekordError
 
 
 def _check_paths(source: str, out: str, kind: str | None, storage: Storage) -> None:
-    """Refuse a place where something could be overwritten, or read and written at once."""
+    """Refuse an output where something could be overwritten, or read and written at once."""
     ours, theirs = storage.real(source), storage.real(out)
     found = None
     if ours == theirs:
@@ -354,7 +354,7 @@ def _check_paths(source: str, out: str, kind: str | None, storage: Storage) -> N
 
 
 def _get_fixed_prefix(pattern: str) -> str:
-    """The folder in front of the first part of a pattern that is one."""
+    """The folder before the first part of a path that is a pattern."""
     parts = pattern.split("/")
     fixed = next((i for i, part in enumerate(parts) if _GLOB_CHARACTERS.search(part)), len(parts))
     return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")

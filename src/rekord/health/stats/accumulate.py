@@ -1,6 +1,6 @@
-"""The one pass: what is remembered of every feature while records go by.
+"""The single pass: the statistics of every feature, accumulated while records are read.
 
-What one file gives can be merged with what another gave, so files may be read in any order and anywhere.
+The results of several files can be merged, so files may be read in any order and in any process.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from rekord.health.stats.strings import StringStatistics
 from rekord.schema.base import ListKind
 
 MAX_FEATURES = 10_000
-"""Statistics are kept of so many keys; records whose keys are data, not names, may have any number of them."""
+"""Maximum number of keys with statistics; records whose keys are data, not names, may have any number of them."""
 
-_MAX_NAMED_FEATURES = 10_000  # of the keys that are left out
+_MAX_NAMED_FEATURES = 10_000  # of the omitted keys
 _PENDING_ROWS = 1 << 16
 _PENDING_BYTES = 32 << 20
 _PENDING_COLUMNS = 1 << 15
-"""Batches are gathered until they have so many rows, bytes or columns: a call costs NumPy as much as many values."""
+"""Batches are collected up to this many rows, bytes or columns: a NumPy call costs as much as many values."""
 
 _IDLE_BYTES = 64 << 20
 _DTYPES: dict[ListKind, npt.DTypeLike] = {"int64": np.int64, "float": np.float32}
 
 FeaturePath: TypeAlias = "tuple[bool, str]"
-"""Whether a key is one of the steps of a sequence, and the key."""
+"""Whether a key belongs to the steps of a sequence, and the key."""
 
 
 class FeatureAccumulator:
-    """Everything remembered of one key."""
+    """The statistics of one key."""
 
     __slots__ = ("kindless", "kinds", "numbers", "per_row", "steps", "strings")
 
     def __init__(self, room: MemoryBudget) -> None:
-        self.kinds: Counter[ListKind] = Counter()  # records, by what the key holds there
+        self.kinds: Counter[ListKind] = Counter()  # records, by the kind of the key in them
         self.kindless = 0  # records with a list of steps, none of which has a value
         self.numbers: dict[ListKind, NumberStatistics] = {}
         self.strings: StringStatistics | None = None
-        self.per_row = CountStatistics(room)  # values of each record that has the key; of each step in a sequence
-        self.steps: CountStatistics | None = None  # steps of each record that has the list
+        self.per_row = CountStatistics(room)  # values per record that has the key; per step in a sequence
+        self.steps: CountStatistics | None = None  # steps per record that has the list
 
     @property
     def present(self) -> int:
-        """How many records have the key."""
+        """The number of records with the key."""
         return sum(self.kinds.values()) + self.kindless
 
     @property
     def kind(self) -> ListKind:
-        """What the key holds in most records."""
+        """The kind of the key in most records."""
         return max(sorted(self.kinds), key=lambda kind: self.kinds[kind])
 
     def add(self, kind: ListKind, columns: Sequence[KeyColumn], room: MemoryBudget, pool: _core.Pool) -> None:
-        """Take in what some rows have."""
+        """Add the values of some rows."""
         single = sum(column.present for column in columns if column.offsets is None)
         self.per_row.add_repeated(1, single)
         several = [column for column in columns if column.offsets is not None]
@@ -81,7 +81,7 @@ class FeatureAccumulator:
         numbers.add(values[0] if len(values) == 1 else np.concatenate(values), room)
 
     def merge(self, other: FeatureAccumulator, room: MemoryBudget) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         self.kinds.update(other.kinds)
         self.kindless += other.kindless
         self.per_row.merge(other.per_row)
@@ -98,7 +98,7 @@ class FeatureAccumulator:
 
 
 class Accumulator:
-    """Everything remembered of some records: those of a file, a split, or a dataset."""
+    """The statistics of some records: those of a file, a split, or a dataset."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -114,7 +114,7 @@ class Accumulator:
         self._pending_columns = 0
 
     def add(self, batch: KeyedBatch) -> None:
-        """Take in some records, at once or with the next ones; `flush` after the last."""
+        """Add some records, now or together with later ones; `flush` after the last."""
         rows, payload_bytes = len(batch), int(batch.payload_bytes.sum())
         self.records += rows
         self.payload_bytes += payload_bytes
@@ -131,7 +131,7 @@ class Accumulator:
             self.flush()
 
     def flush(self) -> None:
-        """Take in what is still waiting."""
+        """Add the records that are still waiting."""
         pending, self._pending = self._pending, []
         self._pending_rows = self._pending_bytes = self._pending_columns = 0
         columns: defaultdict[tuple[FeaturePath, ListKind], list[KeyColumn]] = defaultdict(list)
@@ -166,7 +166,7 @@ class Accumulator:
             feature.add(kind, [lists.steps for lists in found], self._room, self._pool)
 
     def _feature(self, place: FeaturePath) -> FeatureAccumulator | None:
-        """What is remembered of a key; None where there is no room for another one."""
+        """The statistics of a key; None if there is no room for another one."""
         feature = self.features.get(place)
         if feature is not None:
             return feature
@@ -179,7 +179,7 @@ class Accumulator:
         return feature
 
     def merge(self, other: Accumulator) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         self.flush()
         other.flush()
         self.records += other.records
@@ -193,19 +193,19 @@ class Accumulator:
 
 
 def accumulate(paths: Sequence[str], report: Report, into: Accumulator) -> Iterator[Finding]:
-    """Read files to their ends; gives what is wrong with their bytes as it is met."""
+    """Read files to their ends; yields a finding for each damage."""
     with closing(scan_files(paths, report)) as items:
         for item in items:
             if isinstance(item, KeyedBatch):
                 into.add(item)
             elif isinstance(item, Finding):
                 yield item
-            del item  # the next batch may use its memory again
+            del item  # the next batch may reuse its memory
     into.flush()
 
 
 def _select_valid(column: KeyColumn) -> Any:
-    """Which places among the values mean something; None for all."""
+    """The valid positions among the values; None for all."""
     return column.valid if column.offsets is None else None
 
 
@@ -214,7 +214,7 @@ def _none_if_all_valid(valid: Any) -> Any:
 
 
 def _count_records_with_kind(lists: StepColumn) -> int:
-    """How many records have a step with a value: the kind of a column without any is a guess."""
+    """The number of records with a value in some step: the kind of a column without any is a guess."""
     before = np.concatenate([[0], np.cumsum(lists.steps.counts > 0)])
     has = before[lists.offsets[1:]] > before[lists.offsets[:-1]]
     return int(np.count_nonzero(has[_none_if_all_valid(lists.valid)]))

@@ -214,7 +214,7 @@ def _iter_image_sections(strings: StringStatistics) -> Iterator[str]:
 
 
 MAX_CARDS = 500
-"""So many features are drawn at full size; a page of thousands of charts is none that a person reads."""
+"""Number of features drawn at full size; nobody reads a page of thousands of charts."""
 
 _MAX_LISTED_DAMAGE = 10
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -228,7 +228,7 @@ _MEASURES = {"linf": "L∞", "js": "JS", "missing": "missing"}
 
 
 def render_stats_page(stats: Stats) -> str:
-    """The whole page. It loads nothing, runs nothing, and holds no text from the data that is not escaped."""
+    """The whole page. It loads nothing, runs nothing, and all text from the data is escaped."""
     title = os.path.basename(os.path.normpath(stats.path)) or stats.path
     anchors = {name: f"f{i}" for i, name in enumerate(stats.features) if i < MAX_CARDS}
     body = "".join(_iter_sections(stats, anchors))
@@ -307,11 +307,11 @@ def _render_skew(stats: Stats, anchors: dict[str, str]) -> str:
     order = {"differs": 0, "absent": 1, "chance": 2, "same": 3}
     ranked = sorted(stats.skew, key=lambda one: (order[one.verdict], -(one.distance or 0), one.feature))
     apart = sum(one.verdict in ("differs", "absent") for one in ranked)
-    said = f"{apart:,} of {len(ranked):,} comparisons differ." if apart else "No feature differs."
+    summary = f"{apart:,} of {len(ranked):,} comparisons differ." if apart else "No feature differs."
     rows = "".join(_render_skew_row(one, anchors) for one in ranked[:MAX_CARDS])
     return (
-        f'<h2>Splits compared</h2><p class="hint">{said} L∞ is the largest difference between the shares of a value, '
-        "JS the Jensen–Shannon divergence of numbers in bits; 0 means identical, 1 disjoint.</p>"
+        f'<h2>Splits compared</h2><p class="hint">{summary} L∞ is the largest difference between the shares of a '
+        "value, JS the Jensen–Shannon divergence of numbers in bits; 0 means identical, 1 disjoint.</p>"
         '<div class="panel"><table><thead><tr><th scope="col">feature</th><th scope="col">splits</th>'
         '<th scope="col" class="wide">measure</th><th scope="col" class="n">distance</th><th scope="col">verdict</th>'
         f'<th scope="col" class="wide">why</th></tr></thead><tbody>{rows}</tbody></table></div>'

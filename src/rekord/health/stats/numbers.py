@@ -13,31 +13,31 @@ Array: TypeAlias = npt.NDArray[Any]
 HashArray: TypeAlias = npt.NDArray[np.uint64]
 
 MAX_EXACT_VALUES = 4096
-"""Quantiles of so many values are those of the values themselves."""
+"""Up to this number of values, quantiles are exact."""
 
 REGISTER_BITS = 14
-"""So many registers are 2^14: the standard error of an estimate is 1.04 / 2^7, which is 0.8 %."""
+"""2^14 registers: the standard error of an estimate is 1.04 / 2^7, which is 0.8 %."""
 
 
 class Quantiles:
-    """The distribution of numbers of one dtype, each taken with the weight that it stands for."""
+    """The distribution of numbers of one dtype, each with a weight."""
 
     __slots__ = ("_exact", "_higher", "_levels", "count", "dtype")
 
     def __init__(self, dtype: npt.DTypeLike, exact: int = MAX_EXACT_VALUES) -> None:
         self.dtype = np.dtype(dtype)
         self.count = 0
-        self._exact = exact  # so many values are all kept; a level has a quarter of it
+        self._exact = exact  # this many values are all kept; a level has a quarter of it
         self._levels: list[Array] = [np.empty(0, self.dtype)]
         self._higher: list[bool] = [False]
 
     @property
     def is_exact(self) -> bool:
-        """Whether every value is still there."""
+        """Whether every value is still kept."""
         return len(self._levels) == 1
 
     def add_sorted(self, values: Array) -> None:
-        """Take in values in ascending order; NaN has no place among them."""
+        """Add values in ascending order, without NaN."""
         size = len(values)
         if not size:
             return
@@ -45,8 +45,8 @@ class Quantiles:
         if size <= self._exact:
             self._put(0, values)
         else:
-            # Most of a large batch would be thrown away level by level: it is cut at once into blocks of equal
-            # size, each with its middle value. What is left over makes smaller blocks.
+            # Most of a large batch would be discarded level by level: it is divided directly into blocks of equal
+            # size, each represented by its middle value. The remainder makes smaller blocks.
             level = (4 * size // self._exact).bit_length() - 1
             begin = 0
             while begin < size:
@@ -60,7 +60,7 @@ class Quantiles:
         self._compact()
 
     def add_repeated(self, value: Any, times: int) -> None:
-        """Take in one value many times."""
+        """Add one value many times."""
         self.count += times
         if times and self.is_exact and self.count <= self._exact:
             self._put(0, np.full(times, value, self.dtype))
@@ -72,24 +72,24 @@ class Quantiles:
         self._compact()
 
     def merge(self, other: Quantiles) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         self.count += other.count
         for level, values in enumerate(other._levels):
             self._put(level, values)
         self._compact()
 
     def at(self, shares: list[float]) -> list[Any]:
-        """For each share the least value that so many are not above; nothing where there is no value."""
+        """For each share, the least value that this share of the values does not exceed; empty without values."""
         values, ranks = self._ranked()
         if not len(values):
             return []
-        # A hair below, or 0.1 x 10 would ask for the second of ten values.
+        # Slightly less, or 0.1 x 10 would select the second of ten values.
         wanted = np.array([share * self.count * (1 - 1e-12) for share in shares])
         places = np.minimum(np.searchsorted(ranks, wanted, "left"), len(values) - 1)
         return [values[place].item() for place in places]
 
     def counts(self, edges: Array) -> npt.NDArray[np.int64]:
-        """How many values lie in [edge, next edge), the last bin with both of its edges."""
+        """The number of values in [edge, next edge); the last bin includes both of its edges."""
         values, ranks = self._ranked()
         below = np.concatenate([[0], ranks])
         at = np.searchsorted(values, edges[:-1], "left")
@@ -98,7 +98,7 @@ class Quantiles:
         return counts
 
     def _ranked(self) -> tuple[Array, npt.NDArray[np.int64]]:
-        """The values in order, and how many are not above each."""
+        """The values in order, and the number of values that do not exceed each."""
         values = np.concatenate(self._levels)
         weights = np.repeat(1 << np.arange(len(self._levels)), [len(level) for level in self._levels])
         order = np.argsort(values, kind="stable")
@@ -126,7 +126,7 @@ class Quantiles:
 
 
 def mix_hash_bits(keys: HashArray) -> HashArray:
-    """Numbers that may be alike, as hashes of which every bit counts (the finish of splitmix64)."""
+    """Numbers as hashes in which every bit matters, also for similar numbers (the finaliser of splitmix64)."""
     with np.errstate(over="ignore"):
         keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -135,7 +135,7 @@ def mix_hash_bits(keys: HashArray) -> HashArray:
 
 
 class HyperLogLog:
-    """About how many different hashes there were (HyperLogLog)."""
+    """The approximate number of distinct hashes (HyperLogLog)."""
 
     __slots__ = ("_bits", "_registers")
 
@@ -144,11 +144,11 @@ class HyperLogLog:
         self._registers = np.zeros(1 << bits, np.uint8)
 
     def add(self, hashes: HashArray) -> None:
-        """Take in hashes, in any order and any number of times."""
+        """Add hashes, in any order and any number of times."""
         rest_bits = 64 - self._bits
         places = (hashes >> np.uint64(rest_bits)).astype(np.int64)
         rest = hashes & np.uint64((1 << rest_bits) - 1)
-        # Few hashes raise their register once some thousands have been seen; only those are worth more work.
+        # After some thousands, few hashes raise their register; only those are worth more work.
         limits = np.uint64(1) << (np.uint64(rest_bits) - self._registers.astype(np.uint64))
         rare = rest < limits[places]
         places, rest = places[rare], rest[rare]
@@ -158,13 +158,13 @@ class HyperLogLog:
         np.maximum.at(self._registers, places, (zeros + 1).astype(np.uint8))
 
     def merge(self, other: HyperLogLog) -> None:
-        """Take in everything that another one has seen; the result is as exact as the smaller of the two."""
+        """Merge another one into this; the result is as exact as the smaller of the two."""
         bits = min(self._bits, other._bits)
         self._registers = np.maximum(self._folded(bits), other._folded(bits))
         self._bits = bits
 
     def estimate(self) -> int:
-        """The number of different hashes, give or take 0.8 %."""
+        """The number of distinct hashes, with a standard error of 0.8 %."""
         size = len(self._registers)
         raw: float = 0.7213 / (1 + 1.079 / size) * size * size / np.ldexp(1.0, -self._registers.astype(int)).sum()
         empty = int(np.count_nonzero(self._registers == 0))
@@ -173,12 +173,12 @@ class HyperLogLog:
         return round(raw)
 
     def _folded(self, bits: int) -> npt.NDArray[np.uint8]:
-        """The registers as they would be if there had been fewer of them all the time."""
+        """The registers as they would be with fewer of them from the start."""
         spare = self._bits - bits
         if not spare:
             return self._registers
         groups = self._registers.reshape(1 << bits, 1 << spare)
-        # The last bits of a register's number now lead what is counted; only those of the first are all zero.
+        # The last bits of a register's number now lead the counted bits; only those of the first are all zero.
         within = np.arange(1 << spare)
         ranks = np.where(within == 0, groups + spare, spare - np.frexp(within)[1] + 1)
         folded: npt.NDArray[np.uint8] = np.where(groups == 0, 0, ranks).max(axis=1).astype(np.uint8)
@@ -188,13 +188,13 @@ class HyperLogLog:
 MAX_EXACT_KEYS = 10_000
 MAX_TRACKED_KEYS = 2_000
 MAX_SHARED_KEYS = 1_000_000
-"""So many keys are kept of all features together: with more than 100 features each has less than `MAX_EXACT_KEYS`."""
+"""Keys kept for all features together: with more than 100 features, each has less than `MAX_EXACT_KEYS`."""
 
 _MAX_FULL_MEMORY_FEATURES = 1_000
 _MIN_KEYS = 100
 _REDUCED_EXACT_VALUES = MAX_EXACT_VALUES // 4
 _REDUCED_REGISTER_BITS = REGISTER_BITS - 4
-"""Features beyond so many make do with smaller sketches: whoever has them has keys that are data."""
+"""Features beyond this number get smaller sketches: their keys are data."""
 
 CountArray: TypeAlias = npt.NDArray[np.int64]
 ValueFetcher: TypeAlias = Callable[[Sequence[int]], list[Any]]
@@ -202,7 +202,7 @@ HashFunction: TypeAlias = Callable[[Array], HashArray]
 
 
 class MemoryBudget:
-    """How much the features of a dataset may keep, each of them and together."""
+    """How much memory the features of a dataset may use, each and together."""
 
     __slots__ = ("features",)
 
@@ -211,27 +211,27 @@ class MemoryBudget:
 
     @property
     def keys(self) -> int:
-        """How many keys one feature may count exactly."""
+        """The number of keys that one feature may count exactly."""
         return max(min(MAX_EXACT_KEYS, MAX_SHARED_KEYS // max(self.features, 1)), _MIN_KEYS)
 
     @property
     def tracked_keys(self) -> int:
-        """How many of them it may keep once there are too many to count."""
+        """The number of keys that it may keep once there are too many to count."""
         return min(MAX_TRACKED_KEYS, self.keys)
 
     @property
     def exact_values(self) -> int:
-        """How many values of one feature are kept for its quantiles."""
+        """The number of values of one feature that are kept for its quantiles."""
         return MAX_EXACT_VALUES if self.features <= _MAX_FULL_MEMORY_FEATURES else _REDUCED_EXACT_VALUES
 
     @property
     def register_bits(self) -> int:
-        """How large an estimate of different values may be."""
+        """The size of a sketch of distinct values."""
         return REGISTER_BITS if self.features <= _MAX_FULL_MEMORY_FEATURES else _REDUCED_REGISTER_BITS
 
 
 class DistinctValues:
-    """The distinct values of one feature. `mix_hash_bits` hashes keys; `named` ones stand for something else."""
+    """The distinct values of one feature. `mix_hash_bits` hashes keys; `named` keys represent something else."""
 
     __slots__ = ("_spread", "_unlisted", "counts", "keys", "most_missed", "names", "total")
 
@@ -251,13 +251,13 @@ class DistinctValues:
 
     @property
     def unique(self) -> int:
-        """How many different keys there were; about so many, where they are not exact."""
+        """The number of distinct keys; approximate unless they are exact."""
         if self._unlisted is None:
             return len(self.keys)
         return max(min(self._unlisted.estimate(), self.total), len(self.keys))
 
     def add(self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None = None) -> None:
-        """Take in different keys in ascending order. `fetch` gives what those at some places stand for."""
+        """Add distinct keys in ascending order. `fetch` returns what those at some positions represent."""
         self.total += int(counts.sum())
         if self._unlisted is None:
             self._add_exactly(keys, counts, room, fetch)
@@ -266,7 +266,7 @@ class DistinctValues:
             self._add_tracked(keys, counts, room, fetch)
 
     def merge(self, other: DistinctValues, room: MemoryBudget) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         names = other.names
         fetch = None if names is None else lambda places: list(names[list(places)])
         if other._unlisted is None:
@@ -281,7 +281,7 @@ class DistinctValues:
         self._add_tracked(other.keys, other.counts, room, fetch)
 
     def top(self, number: int) -> list[tuple[Any, int]]:
-        """The most frequent values with their counts; of equal ones the lesser value first."""
+        """The most frequent values with their counts; among equal counts, the lesser value first."""
         if len(self.counts) > number:
             least = np.partition(self.counts, -number)[-number]
             places = np.flatnonzero(self.counts >= least)
@@ -332,7 +332,7 @@ class DistinctValues:
 
     def _first_left_out(self, fresh: CountArray, room: int) -> int:
         """The count of the most frequent key for which there is no room."""
-        # Most are met once in a batch. Where the others have room, the first to be left out is one of those.
+        # Most occur once in a batch. If the others have room, the first to be omitted is one of those.
         several = fresh[fresh > 1]
         ours = self.counts[self.counts > 1]
         if len(ours) + len(several) <= room:
@@ -370,15 +370,15 @@ def _restrict_fetch(fetch: ValueFetcher, places: Array) -> ValueFetcher:
 
 QUANTILE_SHARES = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
 MAX_BARS = 32
-"""A histogram has so many bars at the most."""
+"""The maximum number of bars in a histogram."""
 
 _MAX_INT64_SUM = 1 << 62
-_MAX_EXACT_HALVES = 1 << 52  # below it a double holds the halves between whole numbers
-_SORT_CHUNK = 1 << 17  # values that are sorted while they fit into the cache
+_MAX_EXACT_HALVES = 1 << 52  # below this, a double can represent the halves between integers
+_SORT_CHUNK = 1 << 17  # values that are sorted while they fit in the cache
 
 
 class ExactMoments:
-    """The number, mean and spread of numbers, and the least and greatest of them. Sums of integers are exact."""
+    """The number, mean, spread, minimum and maximum of numbers. Sums of integers are exact."""
 
     __slots__ = ("_squares", "_sum", "count", "max", "min")
 
@@ -387,7 +387,7 @@ class ExactMoments:
         self.min: Any = None
         self.max: Any = None
         self._sum: Any = 0
-        self._squares = 0.0  # of the distances from the mean
+        self._squares = 0.0  # sum of squared distances from the mean
 
     @property
     def mean(self) -> float | None:
@@ -396,7 +396,7 @@ class ExactMoments:
 
     @property
     def std(self) -> float | None:
-        """The standard deviation of these very numbers (not an estimate for more of their kind)."""
+        """The population standard deviation, not the estimate for a sample."""
         return math.sqrt(max(self._squares, 0.0) / self.count) if self.count else None
 
     @property
@@ -405,7 +405,7 @@ class ExactMoments:
         return self._sum
 
     def add(self, values: Array, least: Any, most: Any) -> None:
-        """Take in finite values, of which the least and the greatest are known."""
+        """Add finite values, whose least and greatest are known."""
         whole = values.dtype.kind in "iu"
         total = _sum_exactly(values, least, most) if whole else float(values.sum(dtype=np.float64))
         distances = values.astype(np.float64)
@@ -414,11 +414,11 @@ class ExactMoments:
         self._join(len(values), least, most, total, float(distances.sum()))
 
     def add_repeated(self, value: Any, times: int) -> None:
-        """Take in one value many times."""
+        """Add one value many times."""
         self._join(times, value, value, value * times, 0.0)
 
     def merge(self, other: ExactMoments) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         if other.count:
             self._join(other.count, other.min, other.max, other._sum, other._squares)
 
@@ -440,7 +440,7 @@ def _sum_exactly(values: Array, least: int, most: int) -> int:
 
 
 class CountStatistics:
-    """Whole numbers that are counts or lengths: how many values a row has, how many bytes a string."""
+    """Integers that are counts or lengths: values per row, bytes per string."""
 
     __slots__ = ("moments", "quantiles")
 
@@ -449,7 +449,7 @@ class CountStatistics:
         self.quantiles = Quantiles(np.int64, room.exact_values)
 
     def add(self, values: npt.NDArray[np.int64]) -> None:
-        """Take in some numbers."""
+        """Add some numbers."""
         if not len(values):
             return
         least, most = int(values.min()), int(values.max())
@@ -460,18 +460,18 @@ class CountStatistics:
         self.quantiles.add_sorted(np.sort(values))
 
     def add_repeated(self, value: int, times: int) -> None:
-        """Take in one number many times."""
+        """Add one number many times."""
         if times:
             self.moments.add_repeated(value, times)
             self.quantiles.add_repeated(value, times)
 
     def merge(self, other: CountStatistics) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         self.moments.merge(other.moments)
         self.quantiles.merge(other.quantiles)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON."""
         moments = self.moments
         return {
             "min": moments.min,
@@ -487,7 +487,7 @@ class NumberStatistics:
     __slots__ = ("count", "distinct", "moments", "nan", "negative_inf", "positive_inf", "quantiles", "zeros")
 
     def __init__(self, dtype: npt.DTypeLike, room: MemoryBudget) -> None:
-        self.count = 0  # of all values, those that are not finite too
+        self.count = 0  # of all values, including those that are not finite
         self.zeros = 0
         self.nan = 0
         self.negative_inf = 0
@@ -497,13 +497,13 @@ class NumberStatistics:
         self.distinct = DistinctValues(dtype, _get_key_bits, named=False)
 
     def add(self, values: Array, room: MemoryBudget) -> None:
-        """Take in some values."""
+        """Add some values."""
         for begin in range(0, len(values), _SORT_CHUNK):
             self._add(values[begin : begin + _SORT_CHUNK], room)
 
     def _add(self, values: Array, room: MemoryBudget) -> None:
         self.count += len(values)
-        ordered = np.sort(values)  # once, for quantiles, zeros and distinct values alike
+        ordered = np.sort(values)  # once, for quantiles, zeros and distinct values
         if ordered.dtype.kind == "f" and not (np.isfinite(ordered[0]) and np.isfinite(ordered[-1])):
             ordered = self._finite(ordered)
             if not len(ordered):
@@ -516,7 +516,7 @@ class NumberStatistics:
         self.distinct.add(ordered[begins], counts, room)
 
     def merge(self, other: NumberStatistics, room: MemoryBudget) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         for name in ("count", "zeros", "nan", "negative_inf", "positive_inf"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.moments.merge(other.moments)
@@ -524,7 +524,7 @@ class NumberStatistics:
         self.distinct.merge(other.distinct, room)
 
     def _finite(self, ordered: Array) -> Array:
-        """The finite ones among sorted values; the others are counted. NaN stands last."""
+        """The finite ones among sorted values; the others are counted. NaN is last."""
         known = len(ordered) - int(np.count_nonzero(np.isnan(ordered)))
         self.nan += len(ordered) - known
         begin = int(np.searchsorted(ordered[:known], -np.inf, "right"))
@@ -540,13 +540,13 @@ class NumberStatistics:
             return None
         whole = self.quantiles.dtype.kind == "i" and max(abs(least), abs(most)) < _MAX_EXACT_HALVES
         if whole and most - least < MAX_BARS:
-            return np.arange(least, most + 2) - 0.5  # a bar for each number
+            return np.arange(least, most + 2) - 0.5  # one bar per number
         if least == most:
             return np.array([least, most], np.float64)
         return np.linspace(least, most, MAX_BARS + 1, dtype=np.float64)
 
     def histogram(self) -> dict[str, Any] | None:
-        """As JSON holds it: the edges of the bars, and how many values each has."""
+        """As JSON: the edges of the bars, and the number of values in each."""
         edges = self.edges()
         if edges is None:
             return None
@@ -554,7 +554,7 @@ class NumberStatistics:
 
 
 def count_between_edges(numbers: NumberStatistics, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """How many values lie in each bin: exactly where all different values are known."""
+    """The number of values in each bin: exact if all distinct values are known."""
     known = numbers.distinct
     if not known.is_exact:
         return numbers.quantiles.counts(edges)
@@ -572,7 +572,7 @@ def quantiles_to_dict(quantiles: Quantiles) -> dict[str, Any]:
 
 
 def _get_key_bits(keys: Array) -> HashArray:
-    # 0.0 and -0.0 are one value, and so one key.
+    # 0.0 and -0.0 are the same value, and so the same key.
     plain = keys + 0.0 if keys.dtype.kind == "f" else keys
     width = np.uint32 if plain.dtype.itemsize == 4 else np.uint64
     return mix_hash_bits(plain.astype(plain.dtype, copy=False).view(width).astype(np.uint64))

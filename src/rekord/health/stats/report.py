@@ -1,4 +1,4 @@
-"""What statistics say of a feature, a split and a dataset, and how far splits differ, as values and as JSON."""
+"""The statistics of features, splits and datasets, and the distances between splits, as values and as JSON."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rekord.schema import Label, Schema
 from rekord.schema.base import ListKind
 
 LINF_THRESHOLD = 0.05
-"""A value's share may differ by five of a hundred."""
+"""A value's share may differ by five percentage points."""
 
 JS_THRESHOLD = 0.05
-"""About what a bell curve has that is moved by half its standard deviation."""
+"""About the divergence of a normal distribution that is shifted by half its standard deviation."""
 
 MISSING_THRESHOLD = 0.05
 _BINS = 20
 _CHANCE_FACTOR = 4.0
-"""So many standard deviations are put down to chance: with hundreds of values some are always far out."""
+"""Standard deviations attributed to chance: among hundreds of values, some are always outliers."""
 
 
 def compare_splits(
@@ -104,7 +104,7 @@ def _compare_missing(ours: FeatureStats, theirs: FeatureStats, base: PartStats, 
 
 
 def jensen_shannon(ours: NumberStatistics, theirs: NumberStatistics) -> tuple[float, int]:
-    """The divergence of two sets of numbers in bits, and how many bins it was taken over."""
+    """The divergence of two sets of numbers in bits, and the number of bins that it is based on."""
     left, right = _bin_numbers(ours, theirs)
     if not (left.sum() and right.sum()):
         return 0.0, 0
@@ -130,18 +130,18 @@ def _bin_numbers(
             least = min(one.moments.min for one in (ours, theirs) if one.moments.count)
             most = max(one.moments.max for one in (ours, theirs) if one.moments.count)
             edges = np.unique(np.array([least, *inner, most], np.float64))
-            edges = np.append(edges, edges[-1])  # the greatest value has a bin of its own: it may be a class
+            edges = np.append(edges, edges[-1])  # the greatest value has its own bin: it may be a class
             inside = count_between_edges(numbers, edges).tolist()
         counts.append(np.array([*inside, *outside], np.float64))
     return counts[0], counts[1]
 
 
 def l_infinity(ours: DistinctValues, theirs: DistinctValues) -> tuple[float, object, tuple[float, float]]:
-    """The largest difference of a value's shares, that value, and its two shares."""
+    """The largest difference between the shares of a value, that value, and its two shares."""
     keys = np.union1d(ours.keys, theirs.keys)
     shares = [_compute_shares(one, keys) for one in (ours, theirs)]
     apart = np.abs(shares[0] - shares[1])
-    # Of two values that are as far apart, which is the rule where there are two, the more frequent one is named.
+    # With two values, both usually differ by the same share; then the more frequent one is reported.
     furthest = np.flatnonzero(apart >= apart.max() - 1e-12)
     at = int(furthest[np.argmax(shares[0][furthest])])
     value: object = keys[at].item()
@@ -197,7 +197,7 @@ def _build_skew(name: str, base: PartStats, other: PartStats, verdict: str, says
 MAX_TOP_VALUES = 20
 MAX_CLASSES = 1000
 _MAX_UNDECLARED_CLASSES = 20
-"""Numbers and strings of so few different values, each met twice on average, are taken for classes."""
+"""Numbers and strings with at most this many distinct values, each twice on average, are considered classes."""
 
 _ZERO_FRACTION = re.compile(r"\.0+(?=Z?$)")
 _CLASS_NAMES = ("label", "class", "category", "target", "labels", "text")
@@ -205,7 +205,7 @@ _CLASS_NAMES = ("label", "class", "category", "target", "labels", "text")
 
 @dataclass(frozen=True, eq=False)
 class FeatureStats:
-    """What is known of one feature. `min`, `max`, `mean`, `std` and quantiles are those of its finite numbers."""
+    """The statistics of one feature. `min`, `max`, `mean`, `std` and quantiles are those of its finite numbers."""
 
     name: str
     key: str
@@ -214,59 +214,59 @@ class FeatureStats:
     is_step: bool = False
     declared: Label | None = None
     declared_kind: ListKind | None = None
-    declared_text: Callable[[int], str] | None = None  # where its integers stand for points in time
+    declared_text: Callable[[int], str] | None = None  # if its integers represent points in time
 
     @property
     def text(self) -> Callable[[int], str] | None:
-        """What makes a text of a value, where that is not the number itself."""
+        """Formats a value, if that is not the number itself."""
         return self.declared_text if self.kind == "int64" else None
 
     def to_json(self, value: Any) -> Any:
-        """A value, or the mean of some, as JSON holds it; a point in time is text in ISO 8601."""
+        """A value, or a mean, as JSON; a point in time is text in ISO 8601."""
         if self.text is None or value is None:
             return to_json_value(value)
         return self.text(min(round(value), INT64_MAX))  # a mean is a float, and may be rounded up
 
     def format(self, value: float | None) -> str:
-        """A value, or the mean of some, for a person."""
+        """A value, or a mean, for display."""
         if self.text is None or value is None:
             return format_number(value)
         return _ZERO_FRACTION.sub("", self.to_json(value))
 
     @property
     def kind(self) -> ListKind | None:
-        """int64, float or bytes: what most records hold; None where none does and no schema tells."""
+        """int64, float or bytes: the kind in most records; None if there is none and no schema declares it."""
         return self.seen.kind if self.seen.kinds else self.declared_kind
 
     @property
     def present(self) -> int:
-        """How many records have the key."""
+        """The number of records with the key."""
         return self.seen.present
 
     @property
     def missing(self) -> int:
-        """How many records do not have it, or have it without a kind."""
+        """The number of records without the key, or with the key but without a kind."""
         return self.records - self.present
 
     @property
     def numbers(self) -> NumberStatistics | None:
-        """The numbers, where the feature's kind is int64 or float."""
+        """The statistics of numbers, if the feature's kind is int64 or float."""
         return None if self.kind is None else self.seen.numbers.get(self.kind)
 
     @property
     def strings(self) -> StringStatistics | None:
-        """The byte strings, where the feature's kind is bytes."""
+        """The statistics of byte strings, if the feature's kind is bytes."""
         return self.seen.strings if self.kind == "bytes" else None
 
     @property
     def distinct(self) -> DistinctValues | None:
-        """Which values there are."""
+        """The distinct values."""
         values = self.numbers or self.strings
         return None if values is None else values.distinct
 
     @property
     def values(self) -> int:
-        """How many values there are in all records."""
+        """The number of values in all records."""
         values = self.numbers or self.strings
         return 0 if values is None else values.count
 
@@ -282,21 +282,21 @@ class FeatureStats:
 
     @cached_property
     def top(self) -> list[tuple[float | str, int]]:
-        """The most frequent values with their counts, as a person reads them."""
+        """The most frequent values with their counts, formatted for display."""
         pairs = [] if self.distinct is None else self.distinct.top(MAX_TOP_VALUES)
-        # Of images only those that occur again say anything: nobody reads their bytes.
+        # Of images only repeated ones are informative: nobody reads their bytes.
         return [(self.to_json(value), times) for value, times in pairs if times > 1 or not self.has_images]
 
     @cached_property
     def classes(self) -> dict[str, int] | None:
-        """How often each class occurs, where this is a label: declared as one, or much like one."""
+        """The count of each class, if this is a label: declared as one, or similar to one."""
         distinct = self.distinct
         if distinct is None or not distinct.is_exact or self.kind == "float" or not distinct.total:
             return None
         if self.declared is not None:
             return _count_declared_classes(self.declared, distinct)
         named = self.key.rpartition("/")[2].lower() in _CLASS_NAMES and distinct.unique <= MAX_CLASSES
-        # A schema that calls a key something else than a Label knows better.
+        # A schema that declares a key as something other than a Label is right.
         # One value that all records share is a constant, not a class.
         few = self.is_single and 2 <= distinct.unique <= _MAX_UNDECLARED_CLASSES and self.declared_kind is None
         if not (named or few) or 2 * distinct.unique > distinct.total or self.has_images:
@@ -307,12 +307,12 @@ class FeatureStats:
 
     @property
     def imbalance(self) -> float | None:
-        """How many times the most frequent class is more frequent than the rarest that occurs."""
+        """The ratio of the most frequent class to the rarest one that occurs."""
         counts = [n for n in (self.classes or {}).values() if n]
         return max(counts) / min(counts) if counts else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON."""
         seen, per_row, distinct = self.seen, self.seen.per_row.moments, self.distinct
         moments = None if self.numbers is None else self.numbers.moments
         document: dict[str, Any] = {
@@ -383,16 +383,16 @@ def _count_declared_classes(label: Label, distinct: DistinctValues) -> dict[str,
 
 @dataclass(frozen=True, eq=False)
 class PartStats:
-    """The statistics of some records: a split's, or all."""
+    """The statistics of some records: those of a split, or all."""
 
     name: str
     records: int
     payload_bytes: int
     features: Mapping[str, FeatureStats]
-    left_out: int = 0  # keys that were too many
+    left_out: int = 0  # keys beyond the maximum
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON."""
         return {
             "records": self.records,
             "payload_bytes": self.payload_bytes,
@@ -403,10 +403,10 @@ class PartStats:
 
 @dataclass(frozen=True, slots=True)
 class Skew(JsonFields):
-    """How far a feature of one split is from the same feature of another.
+    """The distance between a feature of one split and the same feature of another.
 
     `distance` is L-infinity of the values' shares (`measure` "linf") or the Jensen-Shannon divergence in bits ("js").
-    `chance` is what splits of these sizes may have between them for no reason.
+    `chance` is the distance that splits of these sizes may have by chance.
     """
 
     feature: str
@@ -422,7 +422,7 @@ class Skew(JsonFields):
 
 @dataclass(frozen=True, eq=False)
 class Stats:
-    """What `rk.stats` found. `features` are those of all records, `splits` the same for each split."""
+    """The result of `rk.stats`. `features` are those of all records, `splits` the same for each split."""
 
     path: str
     everything: PartStats
@@ -430,12 +430,12 @@ class Stats:
     skew: Sequence[Skew]
     damage: Sequence[Finding] = ()
     damage_not_listed: int = 0
-    foreign: Sequence[Finding] = ()  # files whose payloads are no Examples, and records with too many keys
+    foreign: Sequence[Finding] = ()  # files whose payloads are not Examples, and records with too many keys
     report: Report = field(default_factory=Report)
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self.everything.records
 
     @property
@@ -450,11 +450,11 @@ class Stats:
 
     @property
     def not_counted(self) -> int:
-        """How many intact records have no features here: they are no Examples, or have too many keys."""
+        """The number of intact records without features: not Examples, or with too many keys."""
         return max(self.report.records - self.records, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON."""
         return {
             "path": self.path,
             **self.everything.to_dict(),
@@ -468,7 +468,7 @@ class Stats:
         }
 
     def to_html(self) -> str:
-        """One page for a browser that needs nothing else."""
+        """The report as one self-contained HTML page."""
         from rekord.health.stats.html import render_stats_page
 
         return render_stats_page(self)
@@ -481,7 +481,7 @@ class Stats:
 
 
 def build_part_stats(name: str, seen: Accumulator, schema: Schema | None) -> PartStats:
-    """The statistics that an accumulator holds, with what a schema says of its keys."""
+    """The statistics in an accumulator, with the declarations of a schema."""
     labels: dict[tuple[bool, str], Label] = {}
     kinds: dict[tuple[bool, str], ListKind] = {}
     texts: dict[tuple[bool, str], Callable[[int], str]] = {}
@@ -512,13 +512,13 @@ def build_part_stats(name: str, seen: Accumulator, schema: Schema | None) -> Par
 
 
 def _natural_sort_key(place: tuple[bool, str]) -> tuple[bool, list[tuple[bool, int, str]]]:
-    """The order in which a person lists names: x2 before x10."""
+    """The natural order of names: x2 before x10."""
     pieces = re.split(r"([0-9]{1,18})", place[1])
     return place[0], [(piece.isdecimal(), int(piece) if piece.isdecimal() else 0, piece) for piece in pieces]
 
 
 def to_json_value(value: Any) -> Any:
-    """A value as JSON holds it: byte strings as text, float32 in as many digits as it has."""
+    """A value as JSON: byte strings as text, float32 with as many digits as needed."""
     if isinstance(value, bytes):
         return format_string(value)
     return float(str(np.float32(value))) if isinstance(value, float) else value

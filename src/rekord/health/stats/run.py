@@ -70,7 +70,7 @@ def stats(
 
 
 def _split_sort_key(split: str) -> tuple[int, str]:
-    """Training first, then validation, then test, as everybody lists them."""
+    """Training first, then validation, then test: the usual order."""
     last = re.split(r"[-_.]", split.lower())[-1]
     known = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "eval": 1, "test": 2}
     return known.get(last, 3), split
@@ -86,7 +86,7 @@ def _merge_accumulators(parts: list[Accumulator]) -> Accumulator:
 
 
 def _unreadable_error(finding: Finding) -> RekordError:
-    """The error behind a finding, where nothing at all could be read."""
+    """The error of a finding, if nothing at all could be read."""
     return error(
         finding.code,
         finding.message,

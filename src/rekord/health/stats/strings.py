@@ -21,9 +21,9 @@ from rekord.health.stats.numbers import (
 )
 
 MIN_IMAGE_BYTES = 26
-"""No image that can be decoded is shorter."""
+"""The size of the smallest image that can be decoded."""
 
-_MAX_SIZES = 1000  # different ones that are counted
+_MAX_SIZES = 1000  # distinct ones that are counted
 _MAX_LISTED_SIZES = 10
 _IMAGE_STARTS = frozenset(
     int.from_bytes(start, "little") for start in (b"\xff\xd8", b"\x89P", b"GI", b"BM", b"RI", b"II", b"MM")
@@ -41,7 +41,7 @@ class ImageStatistics:
 
     def __init__(self, room: MemoryBudget) -> None:
         self.count = 0
-        self.unsized = 0  # known by their first bytes, but without a size that can be read
+        self.unsized = 0  # recognised by their first bytes, but without a readable size
         self.turned = 0  # by EXIF
         self.formats: Counter[str] = Counter()
         self.channels: Counter[int] = Counter()
@@ -54,7 +54,7 @@ class ImageStatistics:
     def add(
         self, data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], candidates: npt.NDArray[np.int64]
     ) -> None:
-        """Look at those byte strings that may be images."""
+        """Inspect the byte strings that may be images."""
         widths, heights = [], []
         view = memoryview(data)  # type: ignore[arg-type]
         for i in candidates.tolist():
@@ -79,7 +79,7 @@ class ImageStatistics:
         self.heights.add(np.array(heights, np.int64))
 
     def merge(self, other: ImageStatistics) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         for name in ("count", "unsized", "turned"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("formats", "channels", "colours", "bits", "sizes"):
@@ -90,7 +90,7 @@ class ImageStatistics:
         self.heights.merge(other.heights)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """As JSON."""
         return {
             "count": self.count,
             "formats": dict(_sort_counter(self.formats)),
@@ -109,7 +109,7 @@ class ImageStatistics:
 
 
 def find_image_candidates(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The byte strings that begin as an image does."""
+    """The byte strings that begin like an image."""
     long = np.flatnonzero(np.diff(ends) >= MIN_IMAGE_BYTES)
     begins = ends[long]
     first = data[begins].astype(np.uint16) | (data[begins + 1].astype(np.uint16) << np.uint16(8))
@@ -122,14 +122,14 @@ def _sort_counter(counter: Counter[Any]) -> list[tuple[Any, int]]:
 
 MAX_SHOWN_CHARACTERS = 60
 _MAX_SHOWN_BYTES = 16
-_MAX_KEPT_BYTES = 64  # of a value: what may be shown of it
-_DIGEST_CHUNK = 1 << 16  # values, so that their places fit into the lowest bits of their digests
+_MAX_KEPT_BYTES = 64  # of a value: what may be displayed
+_DIGEST_CHUNK = 1 << 16  # values, so that their positions fit in the lowest bits of their digests
 _PLACE_BITS = np.uint64(_DIGEST_CHUNK - 1)
 _SEED = 0
 
 
 SelectedStrings: TypeAlias = "tuple[_core.StringColumn, npt.NDArray[np.bool_] | None]"
-"""A column, and which of its places mean something; None for all."""
+"""A column, and its valid positions; None for all."""
 
 
 class TruncatedBytes(bytes):
@@ -151,7 +151,7 @@ class StringStatistics:
         self.images = ImageStatistics(room)
 
     def add(self, columns: Sequence[SelectedStrings], room: MemoryBudget, pool: _core.Pool) -> None:
-        """Take in the values of some columns."""
+        """Add the values of some columns."""
         digests = np.zeros((sum(len(values) for values, _ in columns), 2), np.uint64)
         lengths = []
         begin = 0
@@ -176,7 +176,7 @@ class StringStatistics:
     def _add_keys(self, digests: HashArray, places: Array | None, fetch: _StringFetcher, room: MemoryBudget) -> None:
         for begin in range(0, len(digests), _DIGEST_CHUNK):
             part = digests[begin : begin + _DIGEST_CHUNK]
-            # Sorting the digests with their places in the lowest bits is faster than `argsort` by far.
+            # Sorting the digests with their positions in the lowest bits is much faster than `argsort`.
             placed = np.sort((part & ~_PLACE_BITS) | np.arange(len(part), dtype=np.uint64))
             order = (placed & _PLACE_BITS).astype(np.int64)
             ordered = part[order]
@@ -186,7 +186,7 @@ class StringStatistics:
             self.distinct.add(keys, counts, room, partial(fetch.at, at))
 
     def merge(self, other: StringStatistics, room: MemoryBudget) -> None:
-        """Take in everything that another one has seen."""
+        """Merge another one into this."""
         self.count += other.count
         self.utf8 += other.utf8
         self.lengths.merge(other.lengths)
@@ -195,7 +195,7 @@ class StringStatistics:
 
 
 class _StringFetcher:
-    """What is kept of values, found by their places in columns one behind another."""
+    """The kept bytes of values, by their positions in concatenated columns."""
 
     __slots__ = ("_begins", "_columns")
 
@@ -223,7 +223,7 @@ def _truncate_value(value: Any) -> bytes:
 
 
 def format_string(value: bytes) -> str:
-    """A value as JSON and reports hold it: its text, or its first bytes in hex; 60 characters at the most."""
+    """A value in JSON and reports: its text, or its first bytes in hex; at most 60 characters."""
     total = value.total_bytes if isinstance(value, TruncatedBytes) else len(value)
     text = _decode_text(value, whole=total == len(value))
     if text is None:
@@ -235,7 +235,7 @@ def format_string(value: bytes) -> str:
 
 
 def _decode_text(value: bytes, *, whole: bool) -> str | None:
-    for cut in range(1 if whole else 4):  # a character may be cut off at the end
+    for cut in range(1 if whole else 4):  # the last character may be truncated
         try:
             return value[: len(value) - cut].decode("utf-8")
         except UnicodeDecodeError:
@@ -244,12 +244,12 @@ def _decode_text(value: bytes, *, whole: bool) -> str | None:
 
 
 def _count_utf8(data: Array, ends: npt.NDArray[np.int64], which: npt.NDArray[np.bool_] | None) -> int:
-    """How many of the strings are UTF-8."""
+    """The number of strings that are UTF-8."""
     count = len(ends) - 1 if which is None else int(np.count_nonzero(which))
     used = data[ends[0] : ends[-1]]
     if not len(used) or int(used.max()) < 0x80:
         return count
-    import pyarrow as pa  # needed for few columns, and slow to load
+    import pyarrow as pa  # needed for few columns, and slow to import
 
     try:
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
@@ -269,7 +269,7 @@ def _count_utf8(data: Array, ends: npt.NDArray[np.int64], which: npt.NDArray[np.
 
 
 def _select_places(columns: Sequence[SelectedStrings]) -> Array | None:
-    """The places that mean something, among all values one behind another; None for all."""
+    """The valid positions among the values of concatenated columns; None for all."""
     if all(which is None for _, which in columns):
         return None
     flags = [np.ones(len(values), bool) if which is None else which for values, which in columns]
@@ -277,7 +277,7 @@ def _select_places(columns: Sequence[SelectedStrings]) -> Array | None:
 
 
 def _sort_keys(keys: HashArray, counts: Array, places: Array) -> tuple[HashArray, Array, Array]:
-    """Keys whose upper bits agree may stand in any order, and twice: put that right where it happens."""
+    """Keys with equal upper bits may be out of order, and duplicate: correct that where it happens."""
     if bool(np.all(keys[1:] > keys[:-1])):
         return keys, counts, places
     order = np.argsort(keys, kind="stable")

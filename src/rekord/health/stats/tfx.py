@@ -1,6 +1,6 @@
 """Statistics as tensorflow_metadata's DatasetFeatureStatisticsList, which TFDV and Facets read: text and binary.
 
-The messages are built by their field names, as text has them. `_FIELDS` knows the numbers that binary has instead.
+The messages are built by field name, as in text format. `_FIELDS` has the numbers for binary format.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rekord.health.stats.report import FeatureStats, PartStats, Stats
 from rekord.health.stats.strings import StringStatistics, format_string
 from rekord.schema.interop.textproto import EnumName, Scalar, TextprotoMessage, format_message
 
-_QUANTILE_BUCKETS = 10  # as TFDV has them
+_QUANTILE_BUCKETS = 10  # as in TFDV
 _MAX_RANKED_VALUES = 1000
 _MAX_TOP_VALUES = 20
 _TYPES = {"INT": 0, "FLOAT": 1, "STRING": 2, "BYTES": 3, "STANDARD": 0, "QUANTILES": 1}
 _SEQUENCE = "##SEQUENCE##"
 
 _FieldForm: TypeAlias = "tuple[int, str]"
-"""The number of a field, and how its value is written: a wire type, or the message that it holds."""
+"""The number of a field, and how its value is written: a wire type, or the message type."""
 
 _HISTOGRAM: dict[str, _FieldForm] = {
     "num_nan": (1, "varint"),
@@ -105,7 +105,7 @@ def to_text(stats: Stats) -> str:
 
 
 def to_binary(stats: Stats) -> bytes:
-    """The bytes of the message (`stats.pb`), as TFX keeps it."""
+    """The bytes of the message (`stats.pb`), as TFX stores it."""
     return _encode_message(_build_message(stats), "list")
 
 
@@ -174,7 +174,7 @@ def _build_num_stats(feature: FeatureStats, numbers: NumberStatistics) -> Textpr
         message.add("mean", float(moments.mean or 0.0))
         message.add("std_dev", float(moments.std or 0.0))
         message.add("num_zeros", numbers.zeros)
-        # TFDV lets the infinities be the least and the greatest.
+        # In TFDV, infinities can be the minimum and the maximum.
         message.add("min", _to_scalar(-np.inf if numbers.negative_inf else moments.min))
         message.add("median", float(numbers.quantiles.at([0.5])[0]))
         message.add("max", _to_scalar(np.inf if numbers.positive_inf else moments.max))
@@ -234,7 +234,7 @@ def _build_standard_histogram(numbers: NumberStatistics) -> TextprotoMessage:
 
 
 def _build_quantile_histogram(quantiles: Quantiles, moments: ExactMoments, nan: int = 0) -> TextprotoMessage:
-    """Bars that hold a tenth of the values each."""
+    """Bars with a tenth of the values each."""
     histogram = TextprotoMessage()
     if nan:
         histogram.add("num_nan", nan)
@@ -265,7 +265,7 @@ def _to_scalar(value: float) -> float | EnumName:
 
 
 def _to_utf8(text: str) -> bytes:
-    """Names as protobuf's strings take them: what is no character becomes a question mark."""
+    """Names as protobuf strings: invalid characters become question marks."""
     return text.encode("utf-8", "replace")
 
 

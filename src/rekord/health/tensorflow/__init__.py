@@ -1,1 +1,1 @@
-"""What TensorFlow says, or will say, of records."""
+"""What TensorFlow reports, or will report, about records."""

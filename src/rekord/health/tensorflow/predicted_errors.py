@@ -15,7 +15,7 @@ from rekord.schema.interop import tf_spec
 from rekord.schema.interop.tf_spec import Dtype, FixedLenSequenceSpec, FixedLenSpec, Partition, RaggedSpec
 
 TfType: TypeAlias = Literal["int64", "float", "string"]
-"""A type by the name that TensorFlow's messages give it."""
+"""A type as it is named in TensorFlow's messages."""
 
 _TAG_1, _TAG_2, _TAG_3 = 0x0A, 0x12, 0x1A  # fields 1, 2 and 3, with a length
 _VARINT_1, _FIXED32_1 = 0x08, 0x0D
@@ -25,19 +25,19 @@ _INT_MAX = (1 << 31) - 1
 
 
 class UnparsablePayload(Exception):
-    """The parser gives up on the whole payload."""
+    """The parser rejects the whole payload."""
 
 
 class _BrokenField(Exception):
-    """The parser gives up on this part."""
+    """The parser rejects this part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedEntry:
-    """One entry of the map of a record, as the parser meets it.
+    """One entry of the map of a record, as the parser sees it.
 
-    `dtype` is None where no kind is set. Of `count` values only `readable` are there; a `broken` list stops the
-    parser whatever was asked for. `numbers` are those of an int64 list, where they were asked for.
+    `dtype` is None if no kind is set. Of `count` values only `readable` exist; a `broken` list stops the
+    parser whatever was requested. `numbers` are those of an int64 list, if they were requested.
     """
 
     key: str
@@ -50,7 +50,7 @@ class ParsedEntry:
 
 
 def entries_from_example(example: Mapping[str, Any], numbers_of: Collection[str]) -> list[ParsedEntry]:
-    """The entries of a decoded record: values as `rk.decode` gives them without a schema."""
+    """The entries of a decoded record: values as returned by `rk.decode` without a schema."""
     entries = []
     for key, value in example.items():
         if value is None:
@@ -73,7 +73,7 @@ def entries_from_example(example: Mapping[str, Any], numbers_of: Collection[str]
 
 
 def entries_from_payload(payload: bytes, keys: Collection[str], numbers_of: Collection[str]) -> list[ParsedEntry]:
-    """The entries of a payload under the given keys, in its order, duplicates and all."""
+    """The entries of a payload under the given keys, in its order, including duplicates."""
     walk = _WireReader(payload)
     found: list[tuple[str, bytes]] = []
     try:
@@ -118,7 +118,7 @@ def _parse_entry(key: str, feature: bytes, with_numbers: bool) -> ParsedEntry:
 
 
 class _WireReader:
-    """A place in some bytes, and the end of what may be read: that of the innermost message."""
+    """A position in some bytes, and the limit of reading: the end of the innermost message."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -141,7 +141,7 @@ class _WireReader:
         return self.varint() & 0xFFFFFFFF
 
     def takes(self, tag: int) -> bool:
-        """Step over a tag, if it is the one that stands here, in its one-byte form."""
+        """Skip a tag, if it is the one at this position, in its one-byte form."""
         if self.at < self.limit and self.data[self.at] == tag:
             self.at += 1
             return True
@@ -152,7 +152,7 @@ class _WireReader:
             raise _BrokenField
 
     def narrow(self) -> int:
-        """Read a length, and read no further than that; gives the limit that there was before."""
+        """Read a length, and limit reading to it; returns the previous limit."""
         before, length = self.limit, self.length()
         if length <= _INT_MAX:
             self.limit = min(before, self.at + length)
@@ -166,7 +166,7 @@ class _WireReader:
 
     def map_entry(self) -> tuple[str, bytes]:
         key, value = b"", b""
-        for _ in range(2):  # in any order; and of two keys or two values the last counts
+        for _ in range(2):  # in any order; the last of two keys or two values counts
             tag = self.length()
             if tag == _TAG_1:
                 key = self.take(self.length())
@@ -191,7 +191,7 @@ class _WireReader:
         elif wire == 5:
             self.take(4)
         else:
-            raise _BrokenField  # a group, or no wire type at all
+            raise _BrokenField  # a group, or an invalid wire type
 
     def texts(self) -> int:
         count = 0
@@ -205,7 +205,7 @@ class _WireReader:
         return count
 
     def floats(self) -> tuple[int, int]:
-        """(values that the first piece claims, values that are there)"""
+        """(number of values that the first chunk claims, number of values that exist)"""
         if self.at == self.limit:
             return 0, 0
         if self.takes(_TAG_1):
@@ -236,7 +236,7 @@ class _WireReader:
         return count, tuple(numbers)
 
     def _counted(self) -> int:
-        """How many numbers there are up to the limit, without a look at each in Python."""
+        """The number of varints up to the limit, without inspecting each in Python."""
         ends = np.flatnonzero(np.frombuffer(self.data, np.uint8)[self.at : self.limit] < 0x80)
         if self.at == self.limit:
             return 0
@@ -252,13 +252,13 @@ _DIVISION = "Integer division by zero"
 
 
 def find_partition_keys(spec: tf_spec.Spec) -> set[str]:
-    """The keys whose numbers matter, and not only how many there are."""
+    """The keys whose values matter, not only their number."""
     ragged = [feature for feature in spec.values() if isinstance(feature, RaggedSpec)]
     return {part.key for feature in ragged for part in feature.partitions if part.key is not None}
 
 
 def find_composition_error(spec: tf_spec.Spec, met: Mapping[str, ParsedEntry]) -> str | None:
-    """The error for lists that were all parsed, and do not belong together."""
+    """The error for lists that were all parsed, but do not match each other."""
     for name in sorted(spec):
         feature = spec[name]
         wrong = None
@@ -280,7 +280,7 @@ def _find_sparse_error(feature: tf_spec.SparseSpec, met: Mapping[str, ParsedEntr
                 f"shape[0] = [{counts[0]},1] vs. shape[{position + 1}] = [{count},1]"
             )
     values = _get_count(met, feature.value_key)
-    # Where an index points is never looked at: one that is too large passes.
+    # The value of an index is never checked: one that is too large passes.
     return None if counts[0] == values else f"Dimensions {counts[0]} and {values} are not compatible"
 
 
@@ -290,7 +290,7 @@ def _get_count(met: Mapping[str, ParsedEntry], key: str) -> int:
 
 def _find_ragged_error(name: str, feature: RaggedSpec, met: Mapping[str, ParsedEntry]) -> str | None:
     rows = _get_count(met, feature.value_key or name)
-    inner = 1  # elements in a row, as long as every partition so far is uniform
+    inner = 1  # consecutive elements, as long as every partition so far is uniform
     for partition in reversed(feature.partitions):
         if partition.length is not None:
             wrong = _find_uniform_error(rows, inner, partition.length, validate=feature.validate)
@@ -407,10 +407,10 @@ _MAX_SHOWN_CHARACTERS = 60
 def predict_feature_error(
     key: str, feature: tf_spec.SpecFeature, value: Any, *, present: bool = True, index: int = 0
 ) -> str | None:
-    """The error for one feature whose values are stored as `value`, as `rk.decode` gives it; None where all is well.
+    """The error for one feature whose values are stored as `value`, as returned by `rk.decode`; None if it parses.
 
-    `present=False` says that the record has no such key. Of a feature with several keys (SparseFeature, ragged
-    partitions) this is the values' own, and the others are absent; `predict_record_error` takes them all.
+    `present=False`: the record lacks the key. Of a feature with several keys (SparseFeature, ragged partitions)
+    this is the key of the values, and the others are absent; `predict_record_error` accepts all of them.
     """
     stored_key = key
     if isinstance(feature, (tf_spec.SparseSpec, RaggedSpec)):
@@ -420,9 +420,9 @@ def predict_feature_error(
 
 
 def predict_record_error(spec: tf_spec.Spec, example: Mapping[str, Any], *, index: int = 0) -> str | None:
-    """The error for a decoded record, as `rk.decode` gives it, whose keys stand in the order of the record.
+    """The error for a decoded record, as returned by `rk.decode`, with keys in the order of the record.
 
-    TensorFlow goes from the last entry of a record to the first, then through what is missing, by name.
+    TensorFlow goes from the last entry of a record to the first, then through missing ones, by name.
     """
     return _find_spec_error(spec) or _find_error(
         spec, entries_from_example(example, find_partition_keys(spec)), index
@@ -430,9 +430,9 @@ def predict_record_error(spec: tf_spec.Spec, example: Mapping[str, Any], *, inde
 
 
 def predict_payload_error(spec: tf_spec.Spec, payload: bytes, *, index: int = 0) -> str | None:
-    """The error for the bytes of a record: exact for lists in pieces, two kinds, and damage inside as well.
+    """The error for the bytes of a record: also exact for lists in chunks, two kinds, and damage inside.
 
-    Where TensorFlow would quote the whole payload, the first 60 characters of it stand here.
+    Where TensorFlow quotes the whole payload, this has its first 60 characters.
     """
     refused = _find_spec_error(spec)
     if refused is not None:
@@ -458,7 +458,7 @@ def _find_spec_error(spec: tf_spec.Spec) -> str | None:
 
 @dataclass(slots=True)
 class _ParseState:
-    """One record on its way through the parser: what was asked for, and what has been met."""
+    """One record in the parser: what was requested, and what has been seen."""
 
     dense: dict[str, FixedLenSpec | FixedLenSequenceSpec] = field(default_factory=dict)
     others: dict[str, TfType] = field(default_factory=dict)  # the keys of sparse and ragged features
@@ -485,7 +485,7 @@ def _find_error(spec: tf_spec.Spec, entries: Iterable[ParsedEntry], index: int) 
 
 
 def missing_feature_error(name: str, dtype: Dtype) -> str:
-    """What TensorFlow says of a feature that is required and not there."""
+    """TensorFlow's message for a required feature that is missing."""
     return f"Feature: {name} (data type: {TF_TYPES[dtype]}) is required but could not be found."
 
 
@@ -494,7 +494,7 @@ def _has_default(feature: FixedLenSpec) -> bool:
 
 
 def _find_entry_error(parse: _ParseState, stored: ParsedEntry) -> str | None:
-    """What is wrong with an entry of the record, without its place."""
+    """What is wrong with an entry of the record, without its location."""
     dense, other = parse.dense.get(stored.key), parse.others.get(stored.key)
     if dense is None and other is None:
         return None
@@ -528,7 +528,7 @@ def _find_count_error(feature: FixedLenSpec | FixedLenSequenceSpec, stored: Pars
                 f"Saw {stored.count} values but output shape is: {format_shape((None, *feature.shape))}"
             )
         return None
-    # There is room for the values that were asked for: more numbers are only counted, more texts are refused.
+    # There is room for the requested values: additional numbers are only counted, additional strings are errors.
     if stored.broken or min(stored.count, wanted) > stored.readable:
         return "Can't parse serialized Example."
     if listed == "bytes" and stored.count > wanted:
@@ -542,15 +542,15 @@ def _find_count_error(feature: FixedLenSpec | FixedLenSequenceSpec, stored: Pars
 
 
 def format_shape(shape: Iterable[int | None]) -> str:
-    """A shape as TensorFlow writes it: `[?,2]`."""
+    """A shape in TensorFlow's notation: `[?,2]`."""
     return f"[{','.join(['?' if size is None else str(size) for size in shape])}]"
 
 
 def predict_sequence_error(spec: tf_spec.SequenceSpec, example: SequenceExample) -> str | None:
-    """The error for a record that `rk.decode(payload, kind="sequence")` gives; None where all is well.
+    """The error for a record as returned by `rk.decode(payload, kind="sequence")`; None if there is none.
 
-    Of several features of another type TensorFlow names one that differs from run to run; here it is the
-    first by name. Partitions inside steps are not looked at.
+    If several features have another type, TensorFlow names one that differs from run to run; here it is the
+    first by name. Partitions inside steps are not checked.
     """
     return (
         _find_context_type_error(spec, example)
@@ -650,7 +650,7 @@ def _count_steps(value: Any) -> int:
 
 
 def reshape_error(values: int, shape: Sequence[int | None]) -> str | None:
-    """The error of `tf.reshape` for so many values; one size of the shape may be None (TensorFlow's -1)."""
+    """The error of `tf.reshape` for this number of values; one size of the shape may be None (TensorFlow's -1)."""
     known = math.prod([size for size in shape if size is not None])
     begin = f"Input to reshape is a tensor with {values} values, but the requested shape"
     if None in shape and known:

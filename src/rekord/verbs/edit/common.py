@@ -53,7 +53,7 @@ from rekord.version import VERSION
 
 
 class EditSwap(SwapRecord, frozen=True, kw_only=True):
-    """A new dataset in the place of an old one, with its report."""
+    """A new dataset that replaces an old one, with its report."""
 
     request_digest: str  # of the requested edit
     counts: dict[str, int]

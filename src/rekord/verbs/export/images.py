@@ -40,7 +40,7 @@ _TEXTS = (Text, Bytes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRoles:
-    """The columns of a split by purpose; None where there is no such column."""
+    """The columns of a split by purpose; None if there is no such column."""
 
     image: str
     mask: str | None = None
@@ -48,7 +48,7 @@ class ColumnRoles:
     source_id: str | None = None
     label: str | None = None
     label_text: str | None = None
-    boxes: str | tuple[str, ...] | None = None  # one column, or the four of TFOD where no schema declares boxes
+    boxes: str | tuple[str, ...] | None = None  # one column, or the four of TFOD if no schema declares boxes
     pixels: bool = False  # whether boxes are in pixels rather than fractions of the image
     labels: str | None = None
     class_names: str | None = None
@@ -360,7 +360,7 @@ class ClassRegistry:
 
 
 def check_images(records: ExportedRecords, options: Options) -> None:
-    """Raise where there is no column of images."""
+    """Raise if there is no column of images."""
     infer_roles(records, "a folder of images")
 
 

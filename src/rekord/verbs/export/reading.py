@@ -171,7 +171,7 @@ class ExportedRecords:
         return features if self.columns is None else {name: features[name] for name in self.columns}
 
     def schema(self) -> Schema | None:
-        """The schema of the columns; None where they cannot form one, such as a mask without its image."""
+        """The schema of the columns; None if they cannot form one, such as a mask without its image."""
         if self.split.batch_map is not None:
             return None
         whole = self.split.schema

@@ -153,7 +153,7 @@ def plan_schema_change(
 def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: bool) -> Any:
     """A column of one feature as values for another."""
     if _is_time(read) != _is_time(made) and read.family == made.family and read.family:
-        # Integers and timestamps are stored alike: the schema declares the unit of timestamps.
+        # Integers and timestamps are stored in the same way: the schema declares the unit of timestamps.
         ticks = np.dtype(np.int64) if _is_time(read) else made.dtype
         return _map_values(column, lambda values: values.astype(np.int64).view(ticks))
     if is_text_feature(read) and (is_text_feature(made) or made.class_count is not None):
@@ -204,7 +204,7 @@ def _map_values(column: Any, function: Any) -> Any:
 
 
 def _decode_texts(column: Any, *, lossy: bool) -> Any:
-    """Byte strings as text where they are UTF-8; the encoder reports the others."""
+    """Byte strings as text if they are UTF-8; the encoder reports the others."""
     if isinstance(column, Strings) and column.text:
         return column
     return [_decode_text(value, lossy=lossy) for value in column.tolist()]
