@@ -303,7 +303,7 @@ CODES: dict[str, str] = {
     "H739": "image or mask has more pixels than are decoded",
     # H74x: remarks about boxes
     "H741": "boxes without area or outside their image were skipped",
-    "H742": "annotation has another size than its image",
+    "H742": "annotation and image have different sizes",
     "H743": "annotations without a box were skipped",
     # H75x: values and keys of records
     "H750": "number is out of range",

@@ -92,7 +92,7 @@ def test_the_commands_of_the_readme_print_what_is_shown(transcript, data, capsys
 def test_tensorflow_says_of_the_damaged_file_what_the_readme_says_it_does(data):
     import tensorflow as tf
 
-    (quoted,) = re.findall(r"For the file in the terminal above,\s+TensorFlow\s+only\s+reports `(.*)`", README)
+    (quoted,) = re.findall(r"For the file in the terminal above,\s+TensorFlow\s+only\s+reports `([^`]*)`", README)
     rows = [{"label": [i % 5], "name": [b"row %d" % i]} for i in range(1000)]  # as on docs/index.md
     intact = damage.frames(map(wire.example_bytes, rows))
     (data / "train.tfrecord").write_bytes(damage.corrupt_payload(intact, 421))

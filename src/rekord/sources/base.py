@@ -358,7 +358,7 @@ class SurveyCache(Generic[Survey]):
 
 
 def check_unchanged(path: str, file: SourceFile) -> None:
-    """Raise X526 if a file has another size than when the source was inspected."""
+    """Raise X526 if the size of a file has changed since the source was inspected."""
     size_bytes = LOCAL.stat(path).size_bytes
     if size_bytes != file.size_bytes:
         raise changed_file_error(path, file.size_bytes, size_bytes)
