@@ -299,7 +299,7 @@ CODES: dict[str, str] = {
     "H731": "image is CMYK: decoders disagree about its colours",
     "H732": "image is rotated by EXIF: TensorFlow ignores it",
     "H733": "image name does not match the format of its bytes",
-    "H738": "image has other channels or bits than its keys declare",
+    "H738": "image channels or bit depth differ from its keys",
     "H739": "image or mask has more pixels than are decoded",
     # H74x: remarks about boxes
     "H741": "boxes without area or outside their image were skipped",
@@ -376,7 +376,7 @@ CODES: dict[str, str] = {
     "H829": "masks are stored as colour images",
     "H830": "class ids start at 1 instead of 0, or at 0 instead of 1",
     "H831": "255 occurs but is not declared as ignore",
-    "H832": "class names differ only in white space or case",
+    "H832": "class names differ only in whitespace or case",
     "H833": "pixels are stored raw and would be smaller encoded",
     "H834": "small numbers take more space than they need",
     "H835": "raw bytes are float64",

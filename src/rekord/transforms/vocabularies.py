@@ -53,7 +53,7 @@ MAX_WORDS = 4_000_000
 class WordSplitter:
     """Splits text into words.
 
-    whitespace: at white space. words: runs of letters, digits, underscores and combining marks, with apostrophes
+    whitespace: at whitespace. words: runs of letters, digits, underscores and combining marks, with apostrophes
     inside; everything else is skipped.
     """
 

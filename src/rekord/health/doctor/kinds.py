@@ -396,9 +396,9 @@ def _diagnose_class_names(case: DoctorCase, key: str, stored: KindProfile) -> It
         "H832",
         "warning",
         tally,
-        title=f"names in {format_key(key)} differ only in white space or case"
+        title=f"names in {format_key(key)} differ only in whitespace or case"
         if variants
-        else f"names in {format_key(key)} start or end with white space",
+        else f"names in {format_key(key)} start or end with whitespace",
         feature=key,
         evidence=[
             f"{format_some(pair)}" + (" would be different classes" if variants else " does not match a label map"),

@@ -1,4 +1,4 @@
-"""The doctor on classes: counted from elsewhere, unnamed ignores, names with white space; and on good datasets."""
+"""The doctor on classes: counted from elsewhere, unnamed ignores, names with whitespace; and on good datasets."""
 
 from __future__ import annotations
 
