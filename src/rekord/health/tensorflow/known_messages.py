@@ -80,7 +80,7 @@ class KnownMessage:
 def compile_message_pattern(text: str) -> re.Pattern[str]:
     """The regular expression of a message; `{place}` matches the key and index of a record.
 
-    White space matches any other white space, since shells, terminals and tracebacks wrap lines.
+    Whitespace matches any other whitespace, since shells, terminals and tracebacks wrap lines.
     """
     return re.compile(_compile_part(text))
 
