@@ -238,6 +238,9 @@ def relabel(
         fresh=fresh,
     )
     target = resolve_target("relabel", out, requested)
+    if change is None and file is None and classes is None:
+        what = "`rekord relabel` needs --map-labels, --set, --from or --names"
+        raise error("U605", what, do="rekord relabel --help")
     return run_edit_command(lambda: relabel_records(path, target, change, requested), "relabelled", as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,10 +37,14 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
     if hasattr(failure, "possibilities"):
         option = failure.option_name
         known = [name for param in command.params for name in (*param.opts, *param.secondary_opts)]
-        near = closest_match(option, [name for name in (*known, "--help") if name.startswith("--")])
-        near = near or next(iter(failure.possibilities or ()), None)
+        near, likely = None, None
+        if not _is_option_of_another(option, group):
+            near = closest_match(option, [name for name in (*known, "--help") if name.startswith("--")])
+            likely = f"a typo of `{near}`" if near else None
+        if likely is None and (near := _find_shared_word(option, known)):
+            likely = f"`{near}` was meant"
         what = f"`{path}` has no option `{truncate(escape_controls(option))}`"
-        return error("U601", what, likely=f"a typo of `{near}`" if near else None, do=help_line)
+        return error("U601", what, likely=likely, do=help_line)
     if command is group and "command" in failure.message.lower():
         # Click only has the sentence; the name is the first word that is not an option.
         verb = next((word for word in arguments if not word.startswith("-")), "")
@@ -57,9 +62,33 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
         if hasattr(failure, "param_type"):
             return error("U601", f"`{path}` needs {name}", do=help_line)
         found = failure.message.removeprefix("Value error, ").rstrip(".")
+        value, is_choice, choices = found.partition(" is not one of ")
+        if is_choice:
+            return error(
+                "U605",
+                f"`{name}` cannot be {truncate(escape_controls(value))}",
+                expected=f"one of {choices}",
+                found=truncate(escape_controls(value)),
+                do=help_line,
+            )
         return error("U605", f"`{name}` has an invalid value", found=escape_controls(found), do=help_line)
     sentence = escape_controls(failure.message).rstrip(".")
+    extra = re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", sentence)
+    if extra is not None:
+        return error("U601", f"`{path}`: unexpected argument `{truncate(extra[1])}`", do=help_line)
     return error("U601", f"`{path}`: {sentence[:1].lower()}{sentence[1:]}", do=help_line)
+
+
+def _is_option_of_another(option: str, group: Any) -> bool:
+    """Whether another verb has an option of exactly this name: then it is not a typo."""
+    return any(option in param.opts for command in group.commands.values() for param in command.params)
+
+
+def _find_shared_word(option: str, known: Sequence[str]) -> str | None:
+    """The only option that shares a word with an unknown one: `--map` is part of `--map-labels`."""
+    words = set(option.strip("-").split("-")) - {"", "no"}
+    shared = [name for name in known if name.startswith("--") and words & set(name[2:].split("-"))]
+    return shared[0] if len(shared) == 1 else None
 
 
 def _find_command(failure: Any, group: Any, arguments: Sequence[str]) -> tuple[Any, str]:

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
 from copy import copy
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rekord.errors import RekordError
@@ -23,10 +24,13 @@ _MENTION = re.compile(r"(?<![\w.,=\[{\"'-])([a-z]\w*)=(?!=)")
 _CALL = re.compile(r"\brk\.([a-z][\w.]*)\(")
 _COMMAND = re.compile(r"\brekord [a-z]+\b.*?(?=, (?:or|and) |`|$)")
 _AFTER_FLAG = re.compile(r"(?:^|\s)--?[\w-]+ [^\s(]*$")
-_LEAVE_OUT = re.compile(r"\bleave (`?)([a-z]\w*)(?:=|\1) out\b|\bdrop ([a-z]\w*)=(?=[\s,;]|$)")
+_LEAVE_OUT = re.compile(r"\bleave (`?)([a-z]\w*)(?:=|\1) out\b|\b(?:drop|leave out) ([a-z]\w*)=(?=[\s,;]|$)")
 _BARE = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;]|$)")
-_SUBJECT = re.compile(r"^`([a-z]\w*)`(?= cannot be )")
+_SUBJECT = re.compile(r"^`([a-z]\w*)`(?= (?:cannot be|does not apply|is required|needs|selects) )")
+_SPLIT = re.compile(r"dataset\[\"(\w+)\"\]")
+_OUTPUT = re.compile(r"out=\"([^\"]+)\"")
 _INPUTS = ("IN", "PATH", "SOURCE")
+_RAW_DATA = (".csv", ".tsv", ".jsonl")
 _PLACEHOLDERS = ("in", "out", "path", "source", "sql")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
@@ -35,6 +39,7 @@ class _RunningVerb(NamedTuple):
     group: Any  # all verbs
     command: Any
     input: str | None = None  # the path that the verb reads, once it is parsed
+    values: Mapping[str, Any] = MappingProxyType({})  # all parsed arguments
 
 
 _running: ContextVar[_RunningVerb | None] = ContextVar("rekord_running_verb", default=None)
@@ -50,7 +55,7 @@ def set_running_verb(group: Any, command: Any, values: Mapping[str, Any] | None 
     given = values.get(str(first.name)) if values and first is not None and is_path else None
     if isinstance(given, (list, tuple)) and len(given) == 1:
         (given,) = given
-    _running.set(_RunningVerb(group, command, given if isinstance(given, str) else None))
+    _running.set(_RunningVerb(group, command, given if isinstance(given, str) else None, values or {}))
 
 
 def translate_error(failure: RekordError) -> RekordError:
@@ -70,8 +75,22 @@ def translate_error(failure: RekordError) -> RekordError:
         )
         if failure.do is not None:
             translated.do = _LEAVE_OUT.sub(lambda match: _leave_out(match, flags), failure.do)
+    if failure.code == "X506" and failure.do is not None:
+        translated.do = _SPLIT.sub(lambda match: _name_split(match, failure, running), failure.do)
     translated.do = translate_hint(translated.do)
     return translated
+
+
+def _name_split(match: re.Match[str], failure: RekordError, running: _RunningVerb) -> str:
+    """`dataset["train"]` as the option that named an unknown split, with the split that is proposed."""
+    for param in running.command.params:
+        given = running.values.get(str(param.name))
+        is_option = param.param_type_name == "option" and isinstance(given, str)
+        if is_option and any(repr(name) == failure.found for name in given.split(",")):
+            option = _long_name(param)
+            own = option.lstrip("-")  # `--val val`, rather than any other split
+            return f"{option} {own if repr(own) in str(failure.expected) else match[1]}"
+    return match[0]
 
 
 def translate_document(document: Any) -> Any:
@@ -91,6 +110,9 @@ def translate_hint(text: str | None) -> str | None:
     running = _running.get()
     if running is None or text is None:
         return text
+    output = _OUTPUT.fullmatch(text)
+    if output is not None and running.command.name == "export" and running.input is not None:
+        return f"rekord export {shlex.quote(running.input)} {shlex.quote(output[1])}"
     text = _fill_paths(text, running)
     flags = _flags_of(running.command)
     parts: list[str] = []
@@ -107,6 +129,8 @@ def translate_hint(text: str | None) -> str | None:
 def _fill_paths(text: str, running: _RunningVerb) -> str:
     """`rekord rewrite IN OUT` with the path that the running verb reads, and a new one next to it."""
     placeholder = "SOURCE" if running.command.name == "write" else "IN|PATH"
+    if running.input is not None and running.input.lower().endswith(_RAW_DATA):  # given to a verb that reads records
+        placeholder = "IN|PATH|SOURCE"
     match = re.search(rf"\brekord (\w+) (?:{placeholder})\b", text)
     if match is None or running.input is None:
         return text

@@ -13,7 +13,7 @@ from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.cli.options import Panel, flag_option, integer_option, text_option
-from rekord.errors import RekordError
+from rekord.errors import RekordError, error
 from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def split(
     from rekord.verbs.options import SplitOptions
     from rekord.verbs.split import prepare_split
 
+    if split_ is None and folds is None:
+        raise error("U605", "`rekord split` needs --split or --folds", do="--split train=0.8,val=0.2")
     began = time.perf_counter()
     requested = SplitOptions(
         split=options.parse_splits(split_),  # type: ignore[arg-type]  # one name alone is refused there

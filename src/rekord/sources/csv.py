@@ -552,15 +552,19 @@ def _find_rejected_row(block: RowBlock, rows: list[int], parser: CsvParser) -> i
     return rows[0]
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def _find_problem(row: bytes, table: CsvTable, where: Location) -> RekordError | None:
     fields = split_fields(row, table.delimiter)
     if len(fields) != len(table.names):
         return error(
             "E354",
-            f"row has {len(fields):,} fields, table has {len(table.names):,} columns",
+            f"row has {_count(len(fields), 'field')}, table has {_count(len(table.names), 'column')}",
             location=where,
-            expected=f"{len(table.names):,} fields",
-            found=f"{len(fields):,} fields: {preview(row[:60].rstrip().decode(errors='replace'))}",
+            expected=_count(len(table.names), "field"),
+            found=f"{_count(len(fields), 'field')}: {preview(row[:60].rstrip().decode(errors='replace'))}",
             do="fix this line: quote fields that contain the delimiter",
         )
     for column in table.columns:

@@ -110,12 +110,13 @@ def _list_names(folder: str) -> set[str]:
 def _folder_in_use_error(folder: str, names: set[str]) -> RekordError:
     ours, others = sorted(names & set(_FILES)), sorted(names - set(_FILES))
     is_run = _CHECKPOINT in names or not others
+    found = ours if is_run else others
     return error(
         "U618",
         "output already contains a run" if is_run else "run folder contains other files",
         location=Location(path=folder),
         expected=_EXPECTED_FOLDER,
-        found=", ".join(ours if is_run else others)[:60],
+        found=", ".join([*(name[:60] for name in found[:3]), *(["…"] if len(found) > 3 else [])]),
         do="resume=True to continue it, fresh=True to start over" if is_run else "pass another folder for the run",
     )
 

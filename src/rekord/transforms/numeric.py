@@ -364,7 +364,7 @@ class StandardizeState:
             self._bins[exponent] = totals, squares
 
 
-_CAST_TARGETS = (*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes")
+CAST_TARGETS = (*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes")
 _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,40}")
 _MAX_DIGITS = 400  # in the text of a number; more carry no information
 _BOOL_WORDS = {"true": 1, "false": 0, "1": 1, "0": 0}
@@ -378,7 +378,7 @@ def cast(column: str, dtype: str, *, lossy: bool = False, into: str | None = Non
     invalid UTF-8 is replaced; numbers out of range are still errors. Text is parsed as a number; a label becomes its
     id as a number, or its name as text.
     """
-    one_of("dtype", dtype, _CAST_TARGETS, do='dtype="float32"')
+    one_of("dtype", dtype, CAST_TARGETS, do='dtype="float32"')
     return Cast(column=column, dtype=dtype, lossy=flag("lossy", lossy), into=into, keep=keep)
 
 

@@ -149,8 +149,8 @@ def _layout_mismatch_error(source: Any, facts: SourceFacts, wanted: str) -> Reko
     return error(
         "U676",
         f"{source.kind} source does not fit the layout {wanted!r}",
-        expected=f"layout={facts.layout!r}",
-        found=f"layout={wanted!r}",
+        expected=f"the layout {facts.layout!r}",
+        found=repr(wanted),
         do=f'layout="{facts.layout}"',
     )
 

@@ -64,11 +64,11 @@ def test_columns_and_labels_can_be_chosen(place: Path) -> None:
         (["ds", "out.csv", "--split", "val"], "U676: `blob` cannot be written as CSV", 2),
         (
             ["ds", "out.parquet", "--split", "val", "--shard-size", "1MB"],
-            "U605: `shard_size` does not apply to parquet",
+            "U605: `--shard-size` does not apply to parquet",
             2,
         ),
         (["ds", "out", "--format", "images"], "U676: dataset lacks columns that a folder of images needs", 2),
-        (["ds", "out", "--format", "nothing"], "U605: `--format` has an invalid value", 2),
+        (["ds", "out", "--format", "nothing"], "U605: `--format` cannot be 'nothing'", 2),
         (["ds", "taken.parquet", "--split", "val"], "U618: output already exists", 2),
         (["ds", "out.parquet", "--split", "test"], "X506", 3),
         (["nowhere", "out.parquet"], "X501", 3),

@@ -189,3 +189,29 @@ def test_a_command_in_advice_names_the_path_that_is_read(
     command = shlex.split(do.split("`")[1])
     assert run_command_line(command[1:]) == 1, "salvage found gaps"
     assert len(list(rk.records(command[3]))) == 29
+
+
+@pytest.mark.usefixtures("sources")
+def test_an_unknown_split_is_answered_with_the_option_that_named_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["write", "table.csv", "data", "--split", "train=0.5,val=0.5"]) == 0
+    assert run_command_line(["export", "data", "out.csv", "--split", "vall"]) == 3
+    assert "  do        --split val\n" in capsys.readouterr().err
+    assert run_command_line(["train", "data", "run", "--val", "other"]) == 3
+    assert "  do        --val val\n" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("sources")
+def test_an_output_of_an_unknown_format_is_answered_with_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["write", "table.csv", "data"]) == 0
+    assert run_command_line(["export", "data", "out.xlsx"]) == 2
+    assert "  do        rekord export data out.parquet\n" in capsys.readouterr().err
+    assert run_command_line(["export", "data", "out.parquet"]) == 0
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_table_given_as_records_is_answered_with_the_command_that_writes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command_line(["infer", "table.csv"]) == 3
+    assert "  do        rekord write table.csv table-new  " in capsys.readouterr().err
+    assert run_command_line(["write", "table.csv", "table-new"]) == 0

@@ -58,7 +58,11 @@ def test_indexes_go_where_they_are_wanted(folder: Path, tmp_path: Path) -> None:
     ("arguments", "code", "exit_code"),
     [
         (["data", "--format", "tf"], "U60", 2),
-        (["data", "-o", "out"], "U605: `out` does not apply to rekord's own index, which is next to the files", 2),
+        (
+            ["data", "-o", "out"],
+            "U605: `--output` does not apply to rekord's own index, which is next to the files",
+            2,
+        ),
         (["packed.gz", "--format", "dali"], "U651: compressed file cannot have this kind of index", 2),
         (["nothing"], "X501", 3),
         (["damaged.tfrecord"], "F101", 3),

@@ -50,12 +50,26 @@ def rekord(*arguments: object, **options: object) -> subprocess.CompletedProcess
         (["--frob"], "UsageError U601: `rekord` has no option `--frob`", "do        rekord --help"),
         (["check"], "UsageError U601: `rekord check` needs PATH", "do        rekord check --help"),
         (["check", "x", "--jsno"], "UsageError U601: `rekord check` has no option", "likely    a typo of `--json`"),
-        (["show", "x", "y"], "UsageError U601: `rekord show`: ", "do        rekord show --help"),
+        (
+            ["relabel", "x", "--map", "a=b"],
+            "UsageError U601: `rekord relabel` has no",
+            "likely    `--map-labels` was",
+        ),
+        (
+            ["write", "x", "y", "--columns", "a"],
+            "UsageError U601: `rekord write` has no option `--columns`\n  do",
+            "do        rekord write --help",
+        ),
+        (
+            ["show", "x", "y"],
+            "UsageError U601: `rekord show`: unexpected argument `y`",
+            "do        rekord show --help",
+        ),
         (["show", "x", "-n"], "UsageError U601: `rekord show`: ", "do        rekord show --help"),
         (["show", "x", "-n", "many"], "UsageError U605: `-n` cannot be 'many'", "do        -n 5"),
         (["show", "x", "-n", "-1"], "UsageError U605: `-n` cannot be '-1'", "do        -n 5"),
         (["show", "x", "--record=-1"], "UsageError U605: `--record` cannot be '-1'", "do        --record 0"),
-        (["show", "x", "--kind", "text"], "UsageError U605: `--kind` has an invalid value", "do        rekord show"),
+        (["show", "x", "--kind", "text"], "UsageError U605: `--kind` cannot be 'text'", "do        rekord show"),
         (
             ["check", "x", "--max-findings", "1.5"],
             "UsageError U605: `--max-findings`",

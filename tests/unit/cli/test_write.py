@@ -277,7 +277,7 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
         (["table.csv", "out", "--index", "lable"], "U605: `--index` cannot be 'lable'", 2),
         (
             ["table.csv", "out", "--ignore", "255"],
-            "U605: `ignore` does not apply to source csv",
+            "U605: `--ignore` does not apply to source csv",
             2,
         ),
         (["table.csv", "out", "--ignore", "none"], "U605: `--ignore` has no effect without masks", 2),
@@ -288,7 +288,7 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
         ),
         (
             ["table.csv", "out", "--label-map", "map.pbtxt"],
-            "U605: `label_map` does not apply to source csv",
+            "U605: `--label-map` does not apply to source csv",
             2,
         ),
         (["table.csv", "out", "--classes", "gone.txt"], "U624: the file for `--classes` cannot be used", 2),

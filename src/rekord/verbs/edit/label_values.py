@@ -105,8 +105,8 @@ class ClassMapping:
 def resolve_label_column(old: SourceDataset, column: Any) -> str:
     """The column to relabel."""
     schema = old.schema
+    labels = list(of_type(schema.context, Label))
     if column is None:
-        labels = list(of_type(schema.context, Label))
         usual = [name for name in ("label", "labels") if name in schema.context]
         found = labels if len(labels) == 1 else [name for name in usual if name in labels] or usual
         if not found:
@@ -116,14 +116,14 @@ def resolve_label_column(old: SourceDataset, column: Any) -> str:
                 f"{len(labels)} Label columns",
                 'column="label"',
             )
-        return found[0]
+        column = found[0]
     feature = schema[column]
     if feature.value_kind != "int" or column not in schema.context or len(feature.shape) > 1:
         raise relabel_error(
             f"`{column[:60]}` does not hold classes",
             "a Label or Int64 column, of single values or lists",
             type(feature).__name__,
-            'column="label"',
+            f'column="{labels[0]}"' if labels else "declare it as a Label in the schema, and write the dataset again",
             feature=column,
         )
     return str(column)

@@ -170,13 +170,14 @@ def choose_format(out: str, requested: FormatName | None) -> tuple[FormatSpec, b
 
 
 def _unknown_format_error(out: str) -> RekordError:
+    stem, ending = os.path.splitext(out)
     return error(
         "U605",
         "cannot determine the format from the name of the output",
         location=Location(path=out),
         expected="a name that ends in .parquet, .arrow, .csv, .jsonl or .tar, or the name of a folder",
-        found=f"a name that ends in {os.path.splitext(out)[1][:20]}",
-        do=f'out="{os.path.splitext(out)[0][-40:]}.parquet"',
+        found=f"a name that ends in {ending[:20]}",
+        do=f'out="{stem if len(stem) <= 120 else "data"}.parquet"',
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import one_of
 from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.codec.decode import SequenceExample, assemble_columns, decode, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
@@ -35,6 +36,7 @@ from rekord.sources.base import (
 from rekord.sources.image_folder import to_printable_path
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.base import is_text_feature
+from rekord.transforms.numeric import CAST_TARGETS
 from rekord.transforms.numeric import cast as cast_transform
 from rekord.verbs.columns import is_numeric, is_tensor, rebuild_schema
 from rekord.verbs.options import conflicting_options
@@ -236,6 +238,7 @@ def _cast_feature(name: str, feature: Feature, wanted: Any) -> Feature:
             "cast", f"{preview(wanted)} is not a type", f'cast={{"{name[:40]}": "int64"}}', feature=name
         )
     dtype = _ALIASES.get(wanted, wanted)
+    one_of("cast", dtype, CAST_TARGETS, do=f'cast={{"{name[:40]}": "int64"}}')
     if feature.class_count is not None and dtype == "int64":
         return feature  # a Label is stored as int64
     made: Feature = cast_transform(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]

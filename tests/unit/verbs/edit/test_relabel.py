@@ -404,3 +404,10 @@ def test_keys_that_the_schema_does_not_name_are_never_lost(tmp_path):
     new = rk.relabel(tmp_path / "kept", tmp_path / "new", 1, where="x = 7", progress=False)
     assert [int(row["label"]) for row in new[:]] == [0] * 7 + [1] + [0] * 2
     assert [sorted(rk.decode(record)) for record in rk.records(new["train"].paths[0])] == [["label", "x"]] * 10
+
+
+def test_a_text_column_named_label_does_not_hold_classes(tmp_path):
+    rk.write([{"label": "cat"}, {"label": "dog"}], tmp_path / "in", progress=False)
+    with pytest.raises(rk.UsageError, match="U605: `label` does not hold classes") as caught:
+        rk.relabel(tmp_path / "in", tmp_path / "out", {"cat": "dog"})
+    assert caught.value.do == "declare it as a Label in the schema, and write the dataset again"
