@@ -18,6 +18,7 @@ from rekord import _core
 from rekord.arguments import check_keywords, invalid, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
+from rekord.report.formatting import format_count
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
 from rekord.schema.column_evidence import is_lossy_in_float32
 from rekord.schema.json_form import feature_to_json
@@ -552,19 +553,15 @@ def _find_rejected_row(block: RowBlock, rows: list[int], parser: CsvParser) -> i
     return rows[0]
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _find_problem(row: bytes, table: CsvTable, where: Location) -> RekordError | None:
     fields = split_fields(row, table.delimiter)
     if len(fields) != len(table.names):
         return error(
             "E354",
-            f"row has {_count(len(fields), 'field')}, table has {_count(len(table.names), 'column')}",
+            f"row has {format_count(len(fields), 'field')}, table has {format_count(len(table.names), 'column')}",
             location=where,
-            expected=_count(len(table.names), "field"),
-            found=f"{_count(len(fields), 'field')}: {preview(row[:60].rstrip().decode(errors='replace'))}",
+            expected=format_count(len(table.names), "field"),
+            found=f"{format_count(len(fields), 'field')}: {preview(row[:60].rstrip().decode(errors='replace'))}",
             do="fix this line: quote fields that contain the delimiter",
         )
     for column in table.columns:
