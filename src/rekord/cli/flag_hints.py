@@ -85,8 +85,9 @@ def _name_split(match: re.Match[str], failure: RekordError, running: _RunningVer
     """`dataset["train"]` as the option that named an unknown split, with the split that is proposed."""
     for param in running.command.params:
         given = running.values.get(str(param.name))
-        is_option = param.param_type_name == "option" and isinstance(given, str)
-        if is_option and any(repr(name) == failure.found for name in given.split(",")):
+        if param.param_type_name != "option" or not isinstance(given, str):
+            continue
+        if any(repr(name) == failure.found for name in given.split(",")):
             option = _long_name(param)
             own = option.lstrip("-")  # `--val val`, rather than any other split
             return f"{option} {own if repr(own) in str(failure.expected) else match[1]}"
