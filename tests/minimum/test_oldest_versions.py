@@ -142,4 +142,4 @@ def test_a_csv_is_written_and_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["write", "check", "query", "salvage", "train"])
 def test_help_is_shown(verb: str) -> None:
-    assert rekord(verb, "--help").startswith(f"rekord {verb} ")
+    assert rekord(verb, "--help").startswith(f"Usage: rekord {verb} ")
