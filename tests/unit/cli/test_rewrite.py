@@ -71,7 +71,7 @@ def test_a_lossy_cast_ends_with_exit_code_1_and_the_record(capsys):
     told = capsys.readouterr().err
     assert "EncodeError E386: `score` cannot be cast to int64" in told
     assert "in/train-00000-of-00002.tfrecord, record 1" in told
-    assert "--lossy" in told or "lossy=True" in told
+    assert "--lossy" in told
     assert run_command_line(["rewrite", "in", "out", "--cast", "score=int64", "--lossy"]) == 0
     assert rk.open("out")["train"][3]["score"] == 1
 
