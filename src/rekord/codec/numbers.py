@@ -78,7 +78,7 @@ def require_integers(numbers: Array, rule: NumberRule) -> None:
             f"is a float, expected {rule.type_name}",
             expected="integers",
             found=describe_value(numbers[at]),
-            do="int(value), or declare Float32()"
+            do="convert the values with int(value), or declare the column as Float32()"
             if rule.type_name != "Int64"
             else "Int64(cast=True) accepts floats without a fractional part; Float32() keeps it",
         )
@@ -411,8 +411,8 @@ def _parse_number(leaf: Any, rule: NumberRule, at: int) -> int | float:
 def _suggest_text_fix(leaf: Any, rule: NumberRule) -> str:
     if rule.classes is not None:
         return "give the class name as a str, or its id"
-    convert = "float" if rule.floats else "int"
-    return f"{convert}(value), or declare {'Text()' if isinstance(leaf, str) else 'Bytes()'}"
+    convert, declared = "float" if rule.floats else "int", "Text()" if isinstance(leaf, str) else "Bytes()"
+    return f"convert the values with {convert}(value), or declare the column as {declared}"
 
 
 @lru_cache(maxsize=64)

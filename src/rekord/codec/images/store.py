@@ -336,7 +336,7 @@ def _missing_colour_map_error(facts: _core.ImageFacts, colours: ColourMap | None
         "is a colour image" if colours is None else "has colours of 16 bits",
         expected="class ids, a palette, or a colour map" if colours is None else "colours with 8 bits per channel",
         found=f"a PNG of {facts.bits} bits, {name}",
-        do="declare the colours: rk.layouts.deeplab(colours={(128, 0, 0): 1, …}), or give an array of class ids"
+        do="declare the colours: rk.layouts.deeplab(colours={(128, 0, 0): 1, …}), or convert the masks to class ids"
         if colours is None
         else "save the mask with 8 bits per channel",
         path=path,

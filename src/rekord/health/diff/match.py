@@ -67,7 +67,7 @@ def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) ->
 
 
 MAX_FEATURES = 1024
-"""Features beyond this number are counted as one: so many keys are data, not names."""
+"""Features beyond this number are counted as one: that many keys are data, not names."""
 
 OTHER_KEYS = "(other keys)"
 
