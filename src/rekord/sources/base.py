@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error
@@ -74,6 +74,14 @@ class SourcePart:
     source_bytes: int  # about how much is read
 
 
+class UnusedInput(NamedTuple):
+    """Part of the raw data that is not written, and why."""
+
+    kind: Literal["file", "column"]
+    name: str  # a path below the root, a pattern such as `*.txt` (with a count in `reason`), or a column
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
     """What a source knows before its rows are read."""
@@ -86,6 +94,7 @@ class SourceFacts:
     source_bytes: int = 0  # of all files
     splits: tuple[str, ...] | None = None  # if folders or lists define them
     files: tuple[SourceFile, ...] = ()  # sorted by path; the fingerprint is computed from them
+    unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     extra: Mapping[str, Any] = field(default_factory=dict)  # hints for the layout
 
 
