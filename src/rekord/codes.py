@@ -278,6 +278,7 @@ CODES: dict[str, str] = {
     "U680": "invalid query",
     "U682": "query failed",
     "U691": "transform cannot be applied",
+    "U692": "configuration file cannot be used",
     # H7xx: findings about data that can be read
     "H701": "file name indicates compression but the file is not compressed",
     "H702": "file is compressed but its name does not say so",

@@ -93,7 +93,7 @@ def balance(
     )
     with report_resumable(as_json=as_json):
         prepared = prepare_balance(source, out, requested)
-        outcome = None if dry_run else prepared.run(progress=True)
+        outcome = None if dry_run else prepared.run(progress=output.shows_progress())
     seconds = time.perf_counter() - began
     if as_json:
         run = {"dry_run": True} if outcome is None else {"resumed_shards": outcome.resumed_shards}
@@ -110,7 +110,7 @@ def balance(
             f"{escape_controls(out)}: {format_count(prepared.added, 'record')} added, {prepared.removed:,} "
             f"removed, {done}"
         )
-        output.print_line(f"next: rekord stats {shlex.quote(escape_controls(out))}")
+        output.print_next(f"next: rekord stats {shlex.quote(escape_controls(out))}")
     return 0
 
 

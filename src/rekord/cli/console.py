@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar
 
@@ -28,17 +29,70 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MAX_SPOOLED_BYTES, _CHUNK_CHARACTERS = 16 << 20, 1 << 20
+
 
 class OutputError(OSError):
     """Standard output cannot be written."""
 
 
+@dataclass(slots=True)
+class _OutputSettings:
+    """What the running command prints; not per thread, since workers of a verb print too."""
+
+    as_json: bool = False
+    quiet: bool = False
+    narrated: bool = False  # lines of the result go to stderr
+
+
+_settings = _OutputSettings()
+
+
+def reset_output(*, as_json: bool) -> None:
+    """Start a command: nothing is quiet, and with `as_json` the result is one document."""
+    global _settings
+    _settings = _OutputSettings(as_json=as_json)
+
+
+def set_quiet(quiet: bool) -> None:
+    """Whether to print only errors and the result."""
+    _settings.quiet = quiet
+
+
+def is_json() -> bool:
+    """Whether the result is one JSON document."""
+    return _settings.as_json
+
+
+def shows_progress() -> bool:
+    """Whether to print progress and remarks."""
+    return not _settings.quiet
+
+
+@contextmanager
+def narrate() -> Iterator[None]:
+    """Print lines of the result to stderr, for a verb that runs others and then prints a JSON document."""
+    _settings.narrated = True
+    try:
+        yield
+    finally:
+        _settings.narrated = False
+
+
 def print_line(*pieces: StyledText) -> None:
     """One line of the result."""
-    if sys.stdout is None:
-        raise OutputError(errno.EBADF, "standard output is closed")
+    if _settings.narrated:
+        print_status(*pieces)
+        return
+    stream = _get_stdout()
     with _wrap_stdout_errors():
-        _write_line(sys.stdout, pieces)
+        _write_line(stream, pieces)
+
+
+def print_next(*pieces: StyledText) -> None:
+    """A suggestion at the end of the result."""
+    if not _settings.quiet:
+        print_line(*pieces)
 
 
 def print_lines(lines: Iterable[Iterable[StyledText]]) -> None:
@@ -52,8 +106,26 @@ def print_json(document: dict[str, Any]) -> None:
     print_line(json.dumps(document, allow_nan=False, separators=(", ", ": ")))
 
 
+def print_document(pieces: Iterable[str]) -> None:
+    """The result as one JSON document in pieces; nothing is printed unless all of them can be made."""
+    with tempfile.SpooledTemporaryFile(max_size=_MAX_SPOOLED_BYTES, mode="w+", encoding="ascii") as spool:
+        for piece in pieces:
+            spool.write(piece)
+        spool.seek(0)
+        while chunk := spool.read(_CHUNK_CHARACTERS):
+            with _wrap_stdout_errors():
+                _get_stdout().write(chunk)
+    print_line()
+
+
 def print_status(*pieces: StyledText) -> None:
-    """One line on stderr. Failing to write it is not an error."""
+    """One line on stderr about the progress or a remark, unless the command is quiet."""
+    if not _settings.quiet:
+        print_message(*pieces)
+
+
+def print_message(*pieces: StyledText) -> None:
+    """One line on stderr that belongs to an error. Failing to write it is not an error."""
     if sys.stderr is not None:
         with suppress(OSError):
             _write_line(sys.stderr, pieces)
@@ -63,9 +135,18 @@ def print_error(failure: RekordError, *, as_json: bool) -> None:
     """An error as text on stderr, and as a JSON document on stdout with `as_json`."""
     shown = translate_error(failure)
     for line in format_error_lines(shown):
-        print_status(*line)
+        print_message(*line)
     if as_json:
         print_json({"error": shown.to_dict()})
+
+
+def print_interrupt(what: str, *, as_json: bool, do: str | None = None) -> None:
+    """An interrupt on stderr, and as a JSON document on stdout with `as_json`; `do` is the command that resumes."""
+    print_message(what if do is None else f"{what}: resume with")
+    if do is not None:
+        print_message(f"  {do}")
+    if as_json:
+        print_json({"error": {"error": "KeyboardInterrupt", "code": None, "what": what, "do": do}})
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -102,6 +183,12 @@ def discard_stdout() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _get_stdout() -> TextIO:
+    if sys.stdout is None:
+        raise OutputError(errno.EBADF, "standard output is closed")
+    return sys.stdout
 
 
 @contextmanager
@@ -271,7 +358,7 @@ class LiveLine:
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if is_terminal(sys.stderr):
+        if is_terminal(sys.stderr) and shows_progress():
             from rich.live import Live
 
             # Rich would redirect stdout to stderr while the line is shown; `suspended` keeps the streams apart.

@@ -8,16 +8,16 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls
-from rekord.cli.options import argument, flag_option
+from rekord.cli.options import JsonOption, argument, flag_option
 from rekord.errors import UsageError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count, format_duration
@@ -40,17 +40,18 @@ class DemoTour:
 
     place: str
     train: bool = True
-    steps: int = field(default=0, init=False)
+    steps: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def step(self, title: str) -> None:
         """Print the heading of the next step."""
-        self.steps += 1
-        if self.steps > 1:
+        self.steps.append({"title": title, "commands": []})
+        if len(self.steps) > 1:
             console.print_line()
-        console.print_line((f"{self.steps}. {title}", "bold"))
+        console.print_line((f"{len(self.steps)}. {title}", "bold"))
 
     def show(self, *commands: str) -> None:
         """Print the commands that do the same."""
+        self.steps[-1]["commands"] += commands
         for command in commands:
             console.print_line((command, "cyan"))
         console.flush_stdout()
@@ -322,6 +323,7 @@ def demo(
         str | None, argument("[DIR]", "New or empty folder to keep the data in. Default: a temporary folder.")
     ] = None,
     no_train: Annotated[bool, flag_option("--no-train", "Skip the training at the end.")] = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Take a short tour on generated data. Writes, checks, damages, diagnoses, repairs, reads, and trains a model."""
     began = time.perf_counter()
@@ -331,13 +333,17 @@ def demo(
         else "the data was deleted; `rekord demo DIR` keeps it"
     )
     try:
-        with _open_folder(folder) as place, _change_folder(place):
+        with _open_folder(folder) as place, _change_folder(place), console.narrate() if as_json else nullcontext():
             tour = DemoTour(place=place, train=not no_train)
             for step in STEPS:
                 step(tour)
     except KeyboardInterrupt:
-        console.print_status(f"interrupted: {kept}")
+        console.print_interrupt(f"interrupted: {kept}", as_json=as_json)
         return 130
+    if as_json:
+        seconds = round(time.perf_counter() - began, 3)
+        console.print_json({"folder": folder, "steps": tour.steps, "seconds": seconds})
+        return 0
     console.print_line()
     console.print_line(f"done in {format_duration(time.perf_counter() - began)}: {kept}")
     return 0

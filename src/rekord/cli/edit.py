@@ -14,6 +14,7 @@ from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_resumable, split_rows
+from rekord.cli.flag_hints import format_running_command
 from rekord.cli.options import Panel, argument, flag_option, integer_option, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_count, format_duration
@@ -37,14 +38,15 @@ RecordsOption: TypeAlias = Annotated[
 ]
 
 
-def resolve_target(verb: str, out: str | None, options: EditOptions) -> EditTarget:
+def resolve_target(verb: str, path: str, out: str | None, options: EditOptions) -> EditTarget:
     """The path of the new dataset."""
     from rekord.verbs.edit.common import resolve_edit_target
 
     if (out is None) == (not options.replace):
         what = "OUT, or --replace" if out is None else "either OUT or --replace, not both"
-        raise error("U601", f"`rekord {verb}` needs {what}", do=f"rekord {verb} --help")
-    return resolve_edit_target(out, options, progress=True)
+        do = format_running_command(out=f"{path.rstrip('/')}-new") if out is None else "leave --replace out"
+        raise error("U601", f"`rekord {verb}` needs {what}", do=do)
+    return resolve_edit_target(out, options, progress=output.shows_progress())
 
 
 def run_edit_command(edit: Callable[[], EditResult], done: str, *, as_json: bool) -> int:
@@ -88,7 +90,7 @@ def _print_result(ended: EditResult, done: str, seconds: float) -> None:
             f"{format_count(ended.linked_shards, 'shard')} linked, "
             f"{format_count(ended.written_shards, 'shard')} written"
         )
-    output.print_line(f"next: rekord check {shlex.quote(place)}")
+    output.print_next(f"next: rekord check {shlex.quote(place)}")
 
 
 def append(
@@ -136,7 +138,7 @@ def append(
         workers=workers,
         fresh=fresh,
     )
-    target = resolve_target("append", out, requested)
+    target = resolve_target("append", path, out, requested)
     return run_edit_command(lambda: append_rows(path, source, target, requested), "appended", as_json=as_json)
 
 
@@ -167,7 +169,7 @@ def delete(
         workers=workers,
         fresh=fresh,
     )
-    target = resolve_target("delete", out, requested)
+    target = resolve_target("delete", path, out, requested)
     if (where is None) == (records is None):
         what = "needs --where or --records" if where is None else "takes --where or --records, not both"
         raise error("U601", f"`rekord delete` {what}", do="rekord delete --help")
@@ -237,7 +239,7 @@ def relabel(
         workers=workers,
         fresh=fresh,
     )
-    target = resolve_target("relabel", out, requested)
+    target = resolve_target("relabel", path, out, requested)
     if change is None and file is None and classes is None:
         what = "`rekord relabel` needs --map-labels, --set, --from or --names"
         raise error("U605", what, do="rekord relabel --help")

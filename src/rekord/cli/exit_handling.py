@@ -15,7 +15,8 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli.console import escape_controls, truncate
-from rekord.errors import DataError, FormatError, RekordError, error
+from rekord.cli.words import list_choices, split_words
+from rekord.errors import DataError, FormatError, RekordError, closest_match, error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ UsageFailure: type[Exception] = typer.BadParameter.__mro__[1]
 
 def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> RekordError:
     """The UsageError for a command line that cannot be parsed."""
-    from rekord.errors import closest_match
-
     command, path = _find_command(failure, group, arguments)
     help_line = f"{path} --help"
     if hasattr(failure, "possibilities"):
@@ -47,20 +46,11 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
         return error("U601", what, likely=likely, do=help_line)
     if command is group and "command" in failure.message.lower():
         # Click only has the sentence; the name is the first word that is not an option.
-        verb = next((word for word in arguments if not word.startswith("-")), "")
-        visible = [name for name, each in group.commands.items() if not each.hidden]
-        near = closest_match(verb, visible)
-        return error(
-            "U601",
-            f"unknown command `{truncate(escape_controls(verb))}`",
-            expected=None if near else f"one of {', '.join(visible)}",
-            likely=f"a typo of `{near}`" if near else None,
-            do=f"rekord {near} --help" if near else help_line,
-        )
+        return unknown_verb_error(next((word for word in arguments if not word.startswith("-")), ""), group)
     if isinstance(failure, typer.BadParameter):
         name = _format_parameter(getattr(failure, "param", None))
         if hasattr(failure, "param_type"):
-            return error("U601", f"`{path}` needs {name}", do=help_line)
+            return error("U601", f"`{path}` needs {name}", do=_complete_command(command, failure.param, arguments))
         found = failure.message.removeprefix("Value error, ").rstrip(".")
         value, is_choice, choices = found.partition(" is not one of ")
         if is_choice:
@@ -77,6 +67,43 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
     if extra is not None:
         return error("U601", f"`{path}`: unexpected argument `{truncate(extra[1])}`", do=help_line)
     return error("U601", f"`{path}`: {sentence[:1].lower()}{sentence[1:]}", do=help_line)
+
+
+def unknown_verb_error(verb: str, group: Any) -> RekordError:
+    """The UsageError for a verb that does not exist."""
+    visible = [name for name, each in group.commands.items() if not each.hidden]
+    near = closest_match(verb, visible)
+    return error(
+        "U601",
+        f"unknown command `{truncate(escape_controls(verb))}`",
+        expected=None if near else f"one of {', '.join(visible)}",
+        likely=f"a typo of `{near}`" if near else None,
+        do=f"rekord {near} --help" if near else "rekord --help",
+    )
+
+
+def _complete_command(command: Any, missing: Any, arguments: Sequence[str]) -> str:
+    """The command line with an example of what is missing; the help of the verb if that is everything."""
+    at = list(arguments).index(str(command.name)) + 1
+    given, last = split_words(command, arguments[at:])
+    positionals = [param for param in command.params if param.param_type_name == "argument"]
+    if not given:
+        return f"rekord {command.name} --help"
+    words = list(arguments[at:])
+    if missing.param_type_name == "option":
+        choices = list_choices(missing)
+        words += [missing.opts[0], choices[0] if choices else str(missing.metavar)]
+    else:
+        stem, extension = os.path.splitext(given[0].rstrip("/"))
+        examples = {
+            "OUT": f"{stem}-repaired{extension}" if command.name == "salvage" else f"{stem}-new",
+            "SQL": "select count(*) from records",
+        }
+        if command.name == "export":
+            examples["OUT"] = f"{stem}.parquet"
+        absent = [str(param.metavar) for param in positionals[len(given) :] if param.required]
+        words[last + 1 : last + 1] = [examples.get(name, name) for name in absent]
+    return escape_controls(f"rekord {command.name} {shlex.join(words)}")
 
 
 def _is_option_of_another(option: str, group: Any) -> bool:
@@ -126,7 +153,7 @@ def report_bad_data(codes: Collection[str], *, as_json: bool, left: str) -> Iter
         if not is_data_error(failure, codes):
             raise
         output.print_error(failure, as_json=as_json)
-        output.print_status(left)
+        output.print_message(left)
         raise typer.Exit(1) from None
 
 
@@ -139,7 +166,7 @@ def report_resumable(
         with report_bad_data(codes, as_json=as_json, left=left):
             yield
     except KeyboardInterrupt:
-        output.print_status("interrupted: run the same command again to resume")
+        output.print_interrupt("interrupted: run the same command again to resume", as_json=as_json)
         raise typer.Exit(130) from None
 
 
@@ -216,7 +243,7 @@ def _print_outcome(place: str, outcome: ConversionResult, seconds: float) -> Non
         _print_codes(outcome.remarks)
     if outcome.left is not None:
         output.print_status(f"files that rekord did not write were kept in {escape_controls(outcome.left)}")
-    output.print_line(f"next: rekord check {shlex.quote(escape_controls(place))}")
+    output.print_next(f"next: rekord check {shlex.quote(escape_controls(place))}")
 
 
 def split_rows(manifest: Manifest) -> list[list[str]]:

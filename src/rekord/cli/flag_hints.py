@@ -28,6 +28,7 @@ _LEAVE_OUT = re.compile(r"\bleave (`?)([a-z]\w*)(?:=|\1) out\b|\b(?:drop|leave o
 _BARE = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;]|$)")
 _SUBJECT = re.compile(r"^`([a-z]\w*)`(?= (?:cannot be|does not apply|is required|needs|selects) )")
 _SPLIT = re.compile(r"dataset\[\"(\w+)\"\]")
+_MEANT = re.compile(r"did you mean [`'\"]([^`'\"]+)[`'\"]\?")
 _OUTPUT = re.compile(r"out=\"([^\"]+)\"")
 _INPUTS = ("IN", "PATH", "SOURCE")
 _RAW_DATA = (".csv", ".tsv", ".jsonl")
@@ -75,10 +76,42 @@ def translate_error(failure: RekordError) -> RekordError:
         )
         if failure.do is not None:
             translated.do = _LEAVE_OUT.sub(lambda match: _leave_out(match, flags), failure.do)
+    translated.do = _correct_option(translated.do, failure, running)
     if failure.code == "X506" and failure.do is not None:
         translated.do = _SPLIT.sub(lambda match: _name_split(match, failure, running), failure.do)
     translated.do = translate_hint(translated.do)
     return translated
+
+
+def _correct_option(do: str | None, failure: RekordError, running: _RunningVerb) -> str | None:
+    """``did you mean `label`?`` as the option that named something unknown, with the name that is proposed."""
+    meant = _MEANT.fullmatch(do or "")
+    wrong = failure.location.feature or str(failure.found).strip("'\"`")
+    if meant is None:
+        return do
+    for param in running.command.params:
+        given = running.values.get(str(param.name))
+        for value in given if isinstance(given, (list, tuple)) else [given]:
+            if param.param_type_name == "option" and isinstance(value, str) and wrong in re.split("[,=]", value):
+                corrected = re.sub(rf"(?<![^,=]){re.escape(wrong)}(?![^,=])", lambda _: meant[1], value)
+                return f"{_long_name(param)} {shlex.quote(corrected)}"
+    return do
+
+
+def format_running_command(**changes: str) -> str:
+    """The command line that is running, with other values of some parameters."""
+    running = _running.get()
+    assert running is not None
+    words = ["rekord", str(running.command.name)]
+    for param in running.command.params:
+        value = changes.get(str(param.name), running.values.get(str(param.name)))
+        if value is None or value is False or value == param.default:
+            continue
+        values = value if isinstance(value, (list, tuple)) else [value]
+        for each in values:
+            words += [] if param.param_type_name == "argument" else [_long_name(param)]
+            words += [] if each is True else [str(each)]
+    return shlex.join(words)
 
 
 def _name_split(match: re.Match[str], failure: RekordError, running: _RunningVerb) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-import inspect
+import logging
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
@@ -14,9 +13,27 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rekord.cli import console
+from rekord.cli import config, console
 from rekord.cli.balance import balance
 from rekord.cli.check import check
+from rekord.cli.common_options import (
+    NoConfigOption,
+    QuietOption,
+    VerboseOption,
+    VersionOption,
+    apply_common_options,
+    common_params,
+    hoist_common_options,
+)
+from rekord.cli.completion import (
+    INSTALL,
+    SHOW,
+    install_script,
+    is_completing,
+    print_completions,
+    print_script,
+    take_shell,
+)
 from rekord.cli.console import escape_controls, truncate
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
@@ -25,10 +42,11 @@ from rekord.cli.edit import append, delete, relabel
 from rekord.cli.exit_handling import UsageFailure, explain_usage_error
 from rekord.cli.explain import explain
 from rekord.cli.export import export
-from rekord.cli.flag_hints import set_running_verb
+from rekord.cli.flag_hints import set_running_verb, translate_error
+from rekord.cli.help import format_group_help, format_verb_help, help
 from rekord.cli.index import index
 from rekord.cli.infer import infer
-from rekord.cli.options import Panel, flag_option
+from rekord.cli.options import JsonOption, flag_option
 from rekord.cli.query import query
 from rekord.cli.reader import reader
 from rekord.cli.rewrite import rewrite, split
@@ -77,22 +95,26 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "reader": ("rekord reader data/flowers --for torch",),
     "train": ("rekord train data/flowers --epochs 10", "rekord train data/flowers flowers-model --resume"),
     "demo": ("rekord demo tour",),
-    "explain": ("rekord explain F102",),
+    "explain": ("rekord explain F102", "rekord explain - < train.log"),
+    "help": ("rekord help write",),
 }
 
 
-_HELP_WIDTH = 80
-_MAX_NAME_WIDTH = 26
-"""Texts start in the same column for all options that are not longer than this."""
-_MIN_GROUPED_OPTIONS = 12
-"""A verb with more options than this shows them in panels."""
-
-
 class VerbCommand(TyperCommand):
-    """A verb whose help is a usage line, a description, its options and examples."""
+    """A verb, with the options that all verbs have, and with defaults from a configuration file."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.params = [*self.params, *common_params()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
         set_running_verb(commands(), self)
+        settings = self._load_config(args)
+        if settings is not None:
+            defaults = {name: default.value for name, default in settings.defaults.items()}
+            ctx.default_map, args = config.without_negated(self, defaults, args)
         try:
             rest = super().parse_args(ctx, args)
         except console.InvalidOption as carrier:
@@ -100,103 +122,40 @@ class VerbCommand(TyperCommand):
             # An option that several verbs share does not know which verb it belongs to.
             failure.do = failure.do or f"{ctx.command_path} --help"
             raise failure from None
+        if settings is not None:
+            settings = config.set_running_config(config.give_way(ctx, settings))
+        apply_common_options(ctx.params)
+        if settings is not None:
+            _logger.info(settings.describe())
         set_running_verb(commands(), self, ctx.params)
         return rest
 
+    def _load_config(self, args: Sequence[str]) -> config.Config | None:
+        """The configuration, unless the command line ignores it or only asks for help."""
+        config.set_running_config(None)
+        if self.name in _UNCONFIGURED_VERBS or not _UNCONFIGURED_OPTIONS.isdisjoint(args):
+            return None
+        return config.set_running_config(config.load_config(self, commands()))
+
     def get_help(self, ctx: Any) -> str:
-        params = self.get_params(ctx)
-        usage = textwrap.wrap(f"Usage: {format_usage(self, options=True)}", _HELP_WIDTH, subsequent_indent=" " * 7)
-        text = textwrap.wrap(" ".join(inspect.cleandoc(self.help or "").split()), _HELP_WIDTH)
-        examples = [f"  {line}" for line in EXAMPLES.get(str(self.name), ())]
-        lines = [*usage, "", *text, *_format_panels(params)]
-        if examples:
-            lines += ["", "Examples:" if len(examples) > 1 else "Example:", *examples]
-        return "\n".join(lines)
+        return format_verb_help(self, self.get_params(ctx), EXAMPLES.get(str(self.name), ()))
 
 
 class RootGroup(TyperGroup):
     """The command itself, whose help is the list of its verbs."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args, ctx.meta[_SHELL] = take_shell(hoist_common_options(args, self.commands))
+        return super().parse_args(ctx, args)
+
     def get_help(self, ctx: Any) -> str:
-        verbs = [each for each in self.commands.values() if not each.hidden]
-        width = max(len(format_usage(each)) for each in verbs)
-        # The first sentence of each description.
-        rows = [(format_usage(each), f"{(each.help or '').split('.')[0]}.") for each in verbs]
-        options = [_format_option_row(param) for param in self.get_params(ctx)]
-        return "\n".join(
-            [
-                "Usage: rekord VERB [OPTIONS]",
-                "",
-                *textwrap.wrap(self.help or "", _HELP_WIDTH),
-                "",
-                "Verbs:",
-                *_format_table(rows, width),
-                "",
-                "Options:",
-                *_format_table(options, width),
-                "",
-                "Run `rekord VERB --help` for the options of a verb.",
-                *textwrap.wrap(self.epilog or "", _HELP_WIDTH),
-            ]
-        )
+        return format_group_help(self, self.get_params(ctx))
 
 
-def format_usage(command: Any, *, options: bool = False) -> str:
-    """A verb with its arguments, and perhaps its options: by name those that are required."""
-    words = [_format_argument(param) for param in command.params if param.param_type_name == "argument"]
-    if options:
-        required = [param for param in command.params if param.param_type_name == "option" and param.required]
-        words += [f"{param.opts[0]} {param.metavar}" for param in required] + ["[OPTIONS]"]
-    return " ".join(["rekord", str(command.name), *words])
-
-
-def _format_panels(params: Sequence[Any]) -> list[str]:
-    """Arguments and options under headings; the options of a verb that has many by panel."""
-    options = [param for param in params if param.param_type_name == "option"]
-    panels: dict[str, list[Any]] = {
-        "Arguments": [param for param in params if param.param_type_name == "argument"],
-        "Options": [],
-    }
-    if len(options) > _MIN_GROUPED_OPTIONS:
-        panels |= {panel.value: [] for panel in Panel}
-    for param in options:
-        panel = getattr(param, "rich_help_panel", None) or (Panel.RUN if "--help" in param.opts else "Options")
-        panels[panel if panel in panels else "Options"].append(param)
-    tables = {title: [_format_option_row(param) for param in members] for title, members in panels.items() if members}
-    names = [len(name) for rows in tables.values() for name, _ in rows]
-    width = max(length for length in names if length <= _MAX_NAME_WIDTH)
-    return [line for title, rows in tables.items() for line in ("", f"{title}:", *_format_table(rows, width))]
-
-
-def _format_argument(param: Any) -> str:
-    name = str(param.metavar or param.name).strip("[]")
-    name = f"{name}..." if param.nargs == -1 else name
-    return name if param.required else f"[{name}]"
-
-
-def _format_option_row(param: Any) -> tuple[str, str]:
-    text = param.help or ""
-    if param.param_type_name == "argument":
-        return _format_argument(param), text
-    name = ", ".join(sorted(param.opts, key=len))
-    if not param.is_flag:
-        name += f" {param.metavar or param.opts[0].lstrip('-').upper()}"
-        text += f" [default:\N{NO-BREAK SPACE}{param.default}]" if param.default is not None else ""
-    return name, "Show this help." if "--help" in param.opts else text
-
-
-def _format_table(rows: list[tuple[str, str]], width: int) -> list[str]:
-    """Names and texts in two columns; a name that is too long has a line of its own."""
-    lines: list[str] = []
-    for name, text in rows:
-        column = [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(text, _HELP_WIDTH - width - 4)]
-        if len(name) > width:
-            lines.append(f"  {name}")
-            name = ""
-        first, *more = column or [""]
-        lines += [f"  {name:<{width}}  {first}".rstrip(), *[f"{'':{width + 4}}{line}" for line in more]]
-    return lines
-
+_logger = logging.getLogger(__name__)
+_SHELL = "rekord.shell"
+_UNCONFIGURED_VERBS = ("help", "explain", "demo")
+_UNCONFIGURED_OPTIONS = frozenset({"-h", "--help", "-V", "--version", "--no-config"})
 
 EXIT_OK, EXIT_FINDINGS, EXIT_USAGE, EXIT_NO_ACCESS, EXIT_BUG, EXIT_INTERRUPTED = 0, 1, 2, 3, 70, 130
 
@@ -218,18 +177,28 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def root(
     ctx: typer.Context,
-    version: Annotated[bool, flag_option("--version", "Print the version and exit.")] = False,
+    version: VersionOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+    no_config: NoConfigOption = False,
+    as_json: JsonOption = False,
+    install_completion: Annotated[
+        bool, flag_option(INSTALL, "Install shell completion; or name the shell: bash, zsh or fish.")
+    ] = False,
+    show_completion: Annotated[
+        bool, flag_option(SHOW, "Print the completion script of this shell, or of the one that is named.")
+    ] = False,
 ) -> None:
     """Write TFRecord datasets from raw data, inspect them, check every byte, repair and edit them."""
-    if version:
-        from rekord.version import VERSION
-
-        console.print_line(f"rekord {VERSION}")
+    if install_completion or show_completion:
+        (install_script if install_completion else print_script)(ctx.meta[_SHELL])
         raise typer.Exit(EXIT_OK)
     if ctx.invoked_subcommand is None:
-        console.print_status(ctx.get_help())
+        if as_json:
+            raise error("U601", "no verb is given", do="rekord help")
+        console.print_message(ctx.get_help())
         raise typer.Exit(EXIT_USAGE)
-    if ctx.invoked_subcommand != "explain":
+    if ctx.invoked_subcommand not in ("explain", "help"):
         os_hints.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
@@ -241,6 +210,7 @@ for verb in _VERBS:
     app.command(cls=VerbCommand)(verb)
 # A message pasted without quotes may contain words that look like options.
 app.command(cls=VerbCommand, context_settings={"ignore_unknown_options": True})(explain)
+app.command(cls=VerbCommand)(help)
 app.command(
     cls=VerbCommand, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(view)
@@ -259,7 +229,10 @@ def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int]
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
+    console.reset_output(as_json=as_json)
     console.configure_streams()
+    if is_completing():
+        return print_completions(commands(), arguments)
     portability.reduce_address_space()
     try:
         try:
@@ -299,7 +272,7 @@ def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> 
             raise
         return _report_failure(failure, as_json=as_json)
     except KeyboardInterrupt:
-        console.print_status("interrupted")
+        console.print_interrupt("interrupted", as_json=as_json)
         return EXIT_INTERRUPTED
     except (BrokenPipeError, console.OutputError):
         raise
@@ -314,7 +287,7 @@ def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> 
 
 
 def _report_failure(failure: RekordError, *, as_json: bool) -> int:
-    console.print_error(failure, as_json=as_json)
+    console.print_error(config.attribute_to_config(translate_error(failure)), as_json=as_json)
     # An unknown column was named on the command line.
     wrong_usage = isinstance(failure, UsageError) or failure.code == "S116"
     return EXIT_USAGE if wrong_usage else EXIT_NO_ACCESS
@@ -326,10 +299,10 @@ def _report_bug(bug: Exception, *, as_json: bool) -> int:
     if os.environ.get("REKORD_TRACEBACK"):
         import traceback
 
-        console.print_status("".join(traceback.format_exception(bug)).rstrip())
-    console.print_status(("this is a bug in rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
-    console.print_status("  your data was not changed; please report this message and the command that you ran")
-    console.print_status("  set REKORD_TRACEBACK=1 in the environment to print a traceback")
+        console.print_message("".join(traceback.format_exception(bug)).rstrip())
+    console.print_message(("this is a bug in rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
+    console.print_message("  your data was not changed; please report this message and the command that you ran")
+    console.print_message("  set REKORD_TRACEBACK=1 in the environment to print a traceback")
     if as_json:
         console.print_json({"error": {"error": kind, "code": None, "what": what}})
     return EXIT_BUG

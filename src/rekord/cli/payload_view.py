@@ -52,7 +52,7 @@ def format_bytes(data: bytes) -> str:
     if image is not None:
         size = "" if image.width is None else f" {image.width}×{image.height}"
         return f"{image.format}{size}, {format_count(len(data), 'byte')}"
-    text = _decode_text(data)
+    text = decode_text(data)
     if text is not None:
         shown = quote_text(text)
         return shown if not shown.endswith('…"') else f"{shown}, {format_count(len(data), 'byte')}"
@@ -85,7 +85,8 @@ def _format_list(shown: Iterable[str], total: int) -> str:
     return ", ".join(taken) + (", …" if len(taken) < total else "")
 
 
-def _decode_text(data: bytes) -> str | None:
+def decode_text(data: bytes) -> str | None:
+    """The beginning of a text; None if these bytes are not one."""
     # The beginning is enough, and its last character may be incomplete.
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:

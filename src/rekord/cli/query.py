@@ -16,7 +16,10 @@ from rekord.location import Location
 from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
-    from rekord.feeds.sql.answer import QueryResult
+    from collections.abc import Sequence
+
+    from rekord.cli.query_output import LimitedResult
+    from rekord.dataset.split import Split
 
 _DEFAULT_ROWS = 40
 
@@ -60,10 +63,14 @@ def query(
         str | None,
         output_option("FILE", "Write the result to a file, in the format of its extension."),
     ] = None,
-    rows: Annotated[
-        int,
-        integer_option("--rows", "Maximum number of rows in a table.", do="--rows 100"),
-    ] = _DEFAULT_ROWS,
+    limit: Annotated[
+        int | None,
+        integer_option(
+            "--limit",
+            f"Print only the first N rows; 0 for all. Default: {_DEFAULT_ROWS} in a table, otherwise all.",
+            do="--limit 100",
+        ),
+    ] = None,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Query records with SQL. Only the columns that the query names are read.
@@ -71,6 +78,7 @@ def query(
     The table `records` holds all records, and each split is a table of its name. Extra columns: _split and _record
     (number within the split), _shard and _shard_record (number within the file), and label_name for a label.
     """
+    from rekord.cli.query_output import LimitedResult, iter_json_document, iter_lines
     from rekord.feeds.sql.answer import QueryResult
     from rekord.verbs.query import select_query_splits
 
@@ -80,54 +88,59 @@ def query(
         shared.print_opaque_payload_note(one.schema)
     if output is not None:
         _check_target(output, [file for one in splits for file in one.paths])
+    more = False
     with QueryResult(splits, sql) as answer:
+        rows = LimitedResult(answer, limit or None)
         if as_json:
-            _print_document(answer)
+            console.print_document(iter_json_document(rows))
         elif output is not None:
-            written = _save_result(answer, output, chosen)
-            console.print_status(f"{format_count(written, 'row')} in {escape_controls(output)}")
+            _save_result(rows, output, chosen)
+            console.print_status(f"{format_count(rows.taken, 'row')} in {escape_controls(output)}")
         elif chosen == ResultFormat.TABLE:
-            _print_table(answer, rows)
+            rows.limit = _DEFAULT_ROWS if limit is None else limit or None
+            _print_table(rows)
+            more = rows.has_more
         else:
-            from rekord.cli.query_output import iter_lines
-
-            for line in iter_lines(answer, chosen.value, safe=console.is_terminal(sys.stdout)):
+            for line in iter_lines(rows, chosen.value, safe=console.is_terminal(sys.stdout)):
                 console.print_line(line)
+    if more:
+        left = _count_rows(splits, sql)
+        amount = "more rows" if left is None else format_count(left - rows.taken, "more row")
+        console.print_status(f"… {amount} (--limit 0 for all, -o FILE.csv writes them)")
     return 0
 
 
-def _print_table(answer: QueryResult, rows: int) -> None:
-    from rekord.cli.query_output import MAX_SHOWN_COLUMNS, format_table
+def _print_table(rows: LimitedResult) -> None:
+    from rekord.cli.query_output import format_table
 
-    lines, more = format_table(answer, rows, console.is_terminal(sys.stdout))
+    columns = len(rows.schema)
+    lines, shown = format_table(rows, terminal=console.is_terminal(sys.stdout))
     console.print_lines(lines)
-    columns = len(answer.schema)
-    if columns > MAX_SHOWN_COLUMNS:
-        console.print_status(f"showing the first {MAX_SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv writes all")
-    if more:
-        console.print_status(
-            f"showing the first {format_count(rows, 'row')}: --rows N shows more, -o FILE.csv writes all"
-        )
+    if shown < columns:
+        console.print_status(f"… {columns - shown:,} more columns (name them in the query, or -o FILE.csv)")
 
 
-def _print_document(answer: QueryResult) -> None:
-    """Print one complete document: a failure while reading must not leave half of one."""
-    from rekord.cli.query_output import iter_json_rows
+def _count_rows(splits: Sequence[Split], sql: str) -> int | None:
+    """The number of rows of a query, without the columns that it only prints; None if it cannot be counted."""
+    from rekord.feeds.sql.answer import QueryResult
 
-    columns = list(answer.schema.names)
-    console.print_json({"columns": columns, "rows": [row for rows in iter_json_rows(answer) for row in rows]})
+    try:
+        with QueryResult(splits, f"select count(*) from (\n{sql.rstrip().rstrip(';')}\n)") as answer:
+            return int(answer.table().column(0)[0].as_py())
+    except RekordError:
+        return None
 
 
-def _save_result(answer: QueryResult, output: str, chosen: ResultFormat) -> int:
+def _save_result(rows: LimitedResult, output: str, chosen: ResultFormat) -> None:
     from rekord.cli.query_output import iter_lines, write_parquet
     from rekord.storage.transaction import Output, publish
 
     with publish(output) as staged, Output(staged) as file:
         if chosen == ResultFormat.PARQUET:
-            return write_parquet(answer, file)
-        for line in iter_lines(answer, chosen.value):
+            write_parquet(rows, file)
+            return
+        for line in iter_lines(rows, chosen.value):
             file.write(f"{line}\n".encode(errors="backslashreplace"))
-    return answer.rows
 
 
 def _choose_format(format: ResultFormat | None, output: str | None, *, as_json: bool) -> ResultFormat:

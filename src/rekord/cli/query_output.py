@@ -8,7 +8,7 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rekord.cli.console import StyledText, escape_controls, truncate
-from rekord.cli.payload_view import MAX_SHOWN_VALUES, format_bytes
+from rekord.cli.console import StyledText, escape_controls, quote_text, truncate
+from rekord.cli.payload_view import MAX_SHOWN_VALUES, decode_text, inspect_image
 from rekord.errors import error
+from rekord.report.formatting import format_byte_size
 
 if TYPE_CHECKING:
     from rekord.feeds.sql.answer import QueryResult
@@ -112,15 +113,40 @@ def _format_fraction(part: int, per_second: int) -> str:
     return f".{billionths:09}" if billionths % 1000 else f".{billionths // 1000:06}"
 
 
+class LimitedResult:
+    """The first rows of a query result; all of them without a limit."""
+
+    def __init__(self, answer: QueryResult, limit: int | None = None) -> None:
+        self._answer = answer
+        self.limit = limit
+        self.taken = 0
+        self.has_more = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The types of the result."""
+        return self._answer.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch."""
+        for batch in self._answer.batches():
+            part = batch if self.limit is None else batch.slice(0, self.limit - self.taken)
+            self.taken += part.num_rows
+            self.has_more = part.num_rows < batch.num_rows
+            yield part
+            if self.has_more:
+                return
+
+
 _GROUP_BYTES = 32 << 20
 """Approximate size of a row group of a Parquet file, which is in memory until it is written."""
 
 
-def iter_lines(answer: QueryResult, form: str, *, safe: bool = False) -> Iterator[str]:
+def iter_lines(answer: LimitedResult, form: str, *, safe: bool = False) -> Iterator[str]:
     """A result as lines of csv, tsv or jsonl; with `safe`, escaped for a terminal."""
     names = make_unique_names(answer.schema.names)
     if form == "jsonl":
-        for rows in iter_json_rows(answer):
+        for rows in _iter_json_rows(answer):
             for row in rows:
                 yield json.dumps(dict(zip(names, row, strict=True)), allow_nan=False)
         return
@@ -133,7 +159,18 @@ def iter_lines(answer: QueryResult, form: str, *, safe: bool = False) -> Iterato
         made.truncate()
 
 
-def iter_json_rows(answer: QueryResult) -> Iterator[list[list[Any]]]:
+def iter_json_document(answer: LimitedResult) -> Iterator[str]:
+    """A result as the pieces of one JSON document."""
+    yield f'{{"columns": {json.dumps(answer.schema.names)}, "rows": ['
+    separator = ""
+    for rows in _iter_json_rows(answer):
+        for row in rows:
+            yield f"{separator}{json.dumps(row, allow_nan=False)}"
+            separator = ", "
+    yield "]}"
+
+
+def _iter_json_rows(answer: LimitedResult) -> Iterator[list[list[Any]]]:
     """The rows of a result as JSON values, in batches."""
     for batch in answer.batches():
         columns = [_json_values(column) for column in batch.columns]
@@ -154,8 +191,8 @@ def make_unique_names(names: list[str]) -> list[str]:
     return found
 
 
-def write_parquet(answer: QueryResult, staged: Any) -> int:
-    """Write a result as a Parquet file, and return the number of its rows."""
+def write_parquet(answer: LimitedResult, staged: Any) -> None:
+    """Write a result as a Parquet file."""
     from pyarrow import parquet
 
     sink = pa.PythonFile(staged, mode="w")
@@ -181,10 +218,9 @@ def write_parquet(answer: QueryResult, staged: Any) -> int:
                 waiting = []
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting))
-    return answer.rows
 
 
-def _iter_cell_chunks(names: list[str], answer: QueryResult) -> Iterator[list[tuple[str, ...]]]:
+def _iter_cell_chunks(names: list[str], answer: LimitedResult) -> Iterator[list[tuple[str, ...]]]:
     yield [tuple(names)]
     for batch in answer.batches():
         columns = [[_format_cell(value) for value in _json_values(column)] for column in batch.columns]
@@ -220,7 +256,7 @@ def _make_json_converter(kind: Any) -> Callable[[Any], Any] | None:
         return _to_json_number
     if pa.types.is_decimal(kind):
         return int if kind.scale == 0 else float
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if _is_binary(kind):
         return _bytes_to_json
     if pa.types.is_map(kind):
         key, item = (_make_json_converter(one) or _identity for one in (kind.key_type, kind.item_type))
@@ -242,6 +278,10 @@ def format_interval(value: Any) -> str:
     seconds = f"{whole}.{part:09}".rstrip("0").rstrip(".")
     sign = "-" if value.nanoseconds < 0 else ""
     return f"P{value.months}M{value.days}DT{sign}{seconds}S"
+
+
+def _is_binary(kind: Any) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _is_text(kind: Any) -> bool:
@@ -273,43 +313,47 @@ def _bytes_to_json(value: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(value).decode()}
 
 
-_TABLE_WIDTH, _MAX_CELL_WIDTH, _MIN_CELL_WIDTH = 80, 60, 8
+_MAX_CELL_WIDTH, _MIN_CELL_WIDTH, _BINARY_CELL_WIDTH = 60, 8, 28
 MAX_SHOWN_COLUMNS = 100
 _COLUMN_SEPARATOR = "  "
+_SHOWN_BYTES = 4
 
 
-def format_table(answer: QueryResult, rows: int, terminal: bool) -> tuple[list[list[StyledText]], bool]:
-    """The lines of a table with at most `rows` rows, and whether there are more rows."""
+def format_table(answer: LimitedResult, *, terminal: bool) -> tuple[list[list[StyledText]], int]:
+    """The lines of a table, and the number of columns in it; a line fits the terminal."""
     names = [
         truncate(escape_controls(name), _MAX_CELL_WIDTH)
         for name in make_unique_names(answer.schema.names)[:MAX_SHOWN_COLUMNS]
     ]
     columns: list[list[str]] = [[] for _ in names]
-    taken, more = 0, False
     for batch in answer.batches():
-        part = batch.slice(0, rows - taken)
-        for column, cells in zip(part.columns[: len(names)], columns, strict=True):
+        for column, cells in zip(batch.columns[: len(names)], columns, strict=True):
             cells += [_format_table_cell(value) for value in format_times(column).to_pylist()]
-        taken += part.num_rows
-        if part.num_rows < batch.num_rows:
-            more = True
-            break
     right = [_is_numeric_type(kind) for kind in answer.schema.types[: len(names)]]
     widths = [max(map(len, [name, *cells])) for name, cells in zip(names, columns, strict=True)]
-    width = max(shutil.get_terminal_size().columns, _TABLE_WIDTH) if terminal else 0
-    _shrink_columns(widths, width)
+    if terminal:
+        # The size of an image or blob stays visible.
+        least = [_BINARY_CELL_WIDTH if _is_binary(kind) else _MIN_CELL_WIDTH for kind in answer.schema.types]
+        widths = _fit_columns(widths, least, shutil.get_terminal_size().columns)
+    shown = len(widths)
+    names, columns, right = names[:shown], columns[:shown], right[:shown]
     lines: list[list[StyledText]] = [[(_format_line(names, widths, right), "bold")]]
     lines += [[_format_line(list(row), widths, right)] for row in zip(*columns, strict=True)]
-    return lines, more
+    return lines, shown
 
 
-def _shrink_columns(widths: list[int], width: int) -> None:
-    """Narrow the widest columns until a line fits `width`; 0 means no limit."""
-    while width and sum(widths) + len(_COLUMN_SEPARATOR) * (len(widths) - 1) > width:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _MIN_CELL_WIDTH:
-            return
-        widths[widest] -= 1
+def _fit_columns(widths: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """Narrow the widest columns until a line fits `width`; the last ones are left out if that is not enough."""
+    gap = len(_COLUMN_SEPARATOR)
+    fitted = list(widths)
+    while len(fitted) > 1 and sum(min(pair) + gap for pair in zip(fitted, least, strict=False)) - gap > width:
+        fitted.pop()
+    while sum(fitted) + gap * (len(fitted) - 1) > width:
+        widest = max(range(len(fitted)), key=lambda at: fitted[at] - min(fitted[at], least[at]))
+        if fitted[widest] <= least[widest]:
+            break
+        fitted[widest] -= 1
+    return fitted
 
 
 def _format_line(cells: list[str], widths: list[int], right: list[bool]) -> str:
@@ -327,7 +371,7 @@ def _format_table_cell(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):
-        return escape_controls(format_bytes(value))
+        return _format_binary(value)
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, pa.MonthDayNano):
@@ -342,6 +386,19 @@ def _format_table_cell(value: Any) -> str:
         more = ", …" if len(value) > MAX_SHOWN_VALUES else ""
         return truncate("[" + ", ".join(_format_table_cell(one) for one in value[:MAX_SHOWN_VALUES]) + more + "]")
     return truncate(escape_controls(str(value)))
+
+
+def _format_binary(value: bytes) -> str:
+    """Bytes in a table: an image by its format and size, text in quotes, anything else by its first bytes."""
+    image = inspect_image(value)
+    if image is not None:
+        size = "" if image.width is None else f" {image.width}×{image.height}"
+        return f"<{image.format}{size}, {format_byte_size(len(value))}>"
+    text = decode_text(value)
+    if text is not None:
+        return quote_text(text)
+    more = f"… {format_byte_size(len(value))}" if len(value) > _SHOWN_BYTES else ""
+    return f"{value[:_SHOWN_BYTES]!r}{more}"
 
 
 def _is_numeric_type(kind: Any) -> bool:

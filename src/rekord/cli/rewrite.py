@@ -94,7 +94,7 @@ def rewrite(
         shared.print_opaque_payload_note(prepared.olds[0].schema)
         if dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
-        outcome = prepared.run(progress=True)
+        outcome = prepared.run(progress=output.shows_progress())
     seconds = time.perf_counter() - began
     return report_conversion(out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None})
 
@@ -157,7 +157,7 @@ def split(
         prepared = prepare_split(source, out, requested)
         if dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
-        outcome = prepared.run(progress=True)
+        outcome = prepared.run(progress=output.shows_progress())
     return report_conversion(out, outcome, time.perf_counter() - began, as_json=as_json)
 
 

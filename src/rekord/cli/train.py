@@ -151,15 +151,15 @@ def train(
             raise
         output.print_error(failure, as_json=as_json)
         if is_damage and show.kept:
-            output.print_status(f"saved up to {show.place()}; after restoring the data, resume with")
-            output.print_status(f"  {resume_command}")
+            output.print_message(f"saved up to {show.place()}; after restoring the data, resume with")
+            output.print_message(f"  {resume_command}")
         return 1
     except KeyboardInterrupt:
         if not (show.kept or resume):
-            output.print_status("interrupted before the first checkpoint: nothing was saved")
+            output.print_interrupt("interrupted before the first checkpoint: nothing was saved", as_json=as_json)
             return 130
-        output.print_status(f"interrupted {f'at {show.place()}' if show.kept else 'before resuming'}: resume with")
-        output.print_status(f"  {resume_command}")
+        where = f"at {show.place()}" if show.kept else "before resuming"
+        output.print_interrupt(f"interrupted {where}", as_json=as_json, do=resume_command)
         return 130
     if as_json:
         output.print_json(build_document(trained, time.perf_counter() - began))
@@ -172,7 +172,7 @@ def _load_frameworks(backend: str | None) -> None:
     from rekord.cli.console import suppress_tensorflow_log
     from rekord.training.model import load_keras
 
-    watched = output.is_terminal(sys.stderr)
+    watched = output.is_terminal(sys.stderr) and output.shows_progress()
     if watched:
         sys.stderr.write("loading Keras\r")
     try:
@@ -229,4 +229,4 @@ def print_outcome(trained: TrainingResult) -> None:
     for line in trained.advice:
         output.print_line(f"  {escape_controls(line)}")
     output.print_line(f"{escape_controls(trained.out)}: {', '.join(_FILES.values())}")
-    output.print_line(f"next: open {shlex.quote(escape_controls(os.path.join(trained.out, 'report.html')))}")
+    output.print_next(f"next: open {shlex.quote(escape_controls(os.path.join(trained.out, 'report.html')))}")

@@ -213,12 +213,14 @@ def write(
         colours=options.read_colours(colours),
     )
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
-        conversion = prepare_conversion(rows, place, requested, masks=mask_options, own_splits=True, verbose=True)
+        conversion = prepare_conversion(
+            rows, place, requested, masks=mask_options, own_splits=True, verbose=output.shows_progress()
+        )
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(_format_heading(conversion))
         if dry_run:
             return _report_forecast(conversion, as_json=as_json)
-        outcome = run_conversion(conversion, progress=True)
+        outcome = run_conversion(conversion, progress=output.shows_progress())
     return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json)
 
 

@@ -26,7 +26,7 @@ ESCAPE = "\x1b"
 VERBS = (
     *("write", "show", "stats", "query", "infer", "check", "doctor", "salvage", "diff"),
     *("rewrite", "split", "balance", "append", "delete", "relabel", "export", "index", "reader"),
-    *("train", "demo", "explain"),
+    *("train", "demo", "explain", "help"),
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from PIL import Image
 
 import rekord as rk
 from rekord.cli import console
@@ -97,16 +98,84 @@ def test_jsonl_has_an_object_a_row_and_no_name_twice(data: str, capsys: Captured
 
 def test_a_table_shows_some_rows_and_says_so(data: str, capsys: Captured) -> None:
     sql = "select label, score, name, vec, blob from records order by name"
-    assert run_command_line(["query", data, sql, "--format", "table", "--rows", "2"]) == 0
+    assert run_command_line(["query", data, sql, "--format", "table", "--limit", "2"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
         "label  score  name         vec       blob",
         '    0    0.1  a,b          [1, 0.5]  "plain"',
         "    1    inf  line\\nbreak  [3, 0.5]  null",
     ]
-    assert shown.err == "showing the first 2 rows: --rows N shows more, -o FILE.csv writes all\n"
+    assert shown.err == "… 1 more row (--limit 0 for all, -o FILE.csv writes them)\n"
+    assert run_command_line(["query", data, sql, "--format", "table", "--limit", "0"]) == 0
+    shown = capsys.readouterr()
+    assert (len(shown.out.splitlines()), shown.err) == (4, "")
     assert run_command_line(["query", data, COUNT, "--format", "table"]) == 0
     assert capsys.readouterr() == ("label_name  n\ncat         1\ndog         2\n", "")
+
+
+def test_the_rows_that_are_not_shown_are_counted_whatever_the_query_ends_with(data: str, capsys: Captured) -> None:
+    for sql in ("from records;", "select name from records -- all of them", "with a as (from records) from a"):
+        assert run_command_line(["query", data, sql, "--format", "table", "--limit", "1"]) == 0
+        assert capsys.readouterr().err.startswith("… 2 more rows ("), sql
+    # A statement that cannot be part of another one.
+    assert run_command_line(["query", data, "describe records", "--format", "table", "--limit", "1"]) == 0
+    assert " more rows (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"), [(["--json"], 2), (["--format", "jsonl"], 2), (["--json", "--limit", "0"], 3)]
+)
+def test_a_limit_applies_to_every_format(options: list[str], rows: int, data: str, capsys: Captured) -> None:
+    assert run_command_line(["query", data, "from records", "--limit", "2", *options]) == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)["rows"] if "--json" in options else shown.out.splitlines()
+    assert (len(found), shown.err) == (rows, "")
+
+
+def test_a_limit_applies_to_a_file(data: str, tmp_path: Path, capsys: Captured) -> None:
+    assert run_command_line(["query", data, "from records", "--limit", "1", "-o", str(tmp_path / "a.parquet")]) == 0
+    assert pyarrow.parquet.read_table(tmp_path / "a.parquet").num_rows == 1
+    assert capsys.readouterr().err == f"1 row in {tmp_path / 'a.parquet'}\n"
+
+
+def test_bytes_in_a_table_are_described(tmp_path: Path, capsys: Captured) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (64, 48)).save(file, "PNG")
+    values = {"image": [file.getvalue()], "raw": [b"\xff\x00" * 6000], "short": [b"\xff\x00"], "text": [b"x" * 500]}
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(frames([example_bytes(values)]))
+    assert (
+        run_command_line(["query", str(path), "select image, raw, short, text from records", "--format", "table"])
+        == 0
+    )
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.startswith(
+        f"<PNG 64×48, {len(file.getvalue())} bytes>  b'\\xff\\x00\\xff\\x00'… 12 kB  b'\\xff\\x00'  \"xxx"
+    )
+    assert len(row) < 160
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_table_fits_the_terminal(
+    width: int, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values: dict[str, Any] = {f"c{number:02}": [number] for number in range(30)}
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(frames([example_bytes({"blob": [b"\xff" * 9000], "text": [b"word " * 90], **values})] * 3))
+    monkeypatch.setattr(console, "is_terminal", lambda stream: stream is sys.stdout)
+    monkeypatch.setattr(console, "_write_line", lambda stream, pieces: stream.write(plain(pieces) + "\n"))
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run_command_line(["query", str(path), "select blob, text, columns('c..') from records"]) == 0
+    shown = capsys.readouterr()
+    assert max(map(len, shown.out.splitlines())) <= width
+    assert shown.out.splitlines()[1].startswith("b'\\xff\\xff\\xff\\xff'… 9.0 kB")
+    columns = len(shown.out.splitlines()[0].split())
+    left = f"… {32 - columns} more columns (name them in the query, or -o FILE.csv)\n" if columns < 32 else ""
+    assert shown.err == left
+
+
+def plain(pieces: tuple[Any, ...]) -> str:
+    return "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces)
 
 
 def test_a_terminal_gets_a_table_that_nothing_steers(
