@@ -13,10 +13,11 @@ from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
-    from rekord.health.tensorflow.known_messages import Explanation
+    from rekord.health.tensorflow.message_patterns import Explanation
 
 _MAX_SUGGESTIONS = 4
 _MAX_CODE_CHARACTERS = 12
+_MAX_LOG_BYTES = 1 << 20
 _CODE = re.compile(r"\b[A-Z]\d{3}\b")
 _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 
@@ -24,7 +25,10 @@ _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 def explain(
     words: Annotated[
         list[str] | None,
-        argument("[CODE | MESSAGE]", "Error code such as F102, or an error message. Default: list all codes."),
+        argument(
+            "[CODE | MESSAGE]",
+            "Error code such as F102, an error message, or - to read a log from stdin. Default: list all codes.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -32,7 +36,7 @@ def explain(
     if not words:
         _list_codes(as_json=as_json)
         return 0
-    text = " ".join(words).strip()
+    text = _read_input() if words == ["-"] else " ".join(words).strip()
     if text.upper() in CODES:
         _print_page(text.upper(), as_json=as_json)
     elif not any(letter.isspace() for letter in text) and len(text) <= _MAX_CODE_CHARACTERS:
@@ -40,6 +44,16 @@ def explain(
     else:
         _explain_message(text, as_json=as_json)
     return 0
+
+
+def _read_input() -> str:
+    """The end of what is piped in, where the message is."""
+    if sys.stdin is None:
+        return ""
+    text = ""
+    while chunk := sys.stdin.buffer.read(_MAX_LOG_BYTES):
+        text = (text + chunk.decode("utf-8", "replace"))[-_MAX_LOG_BYTES:]
+    return text.strip()
 
 
 def read_error_page(code: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from rekord.codes import CODES
 from rekord.health.tensorflow.known_messages import MESSAGES, explain_message
+from rekord.health.tensorflow.message_patterns import KnownMessage
 
 # (message, code, what the title says)
 TABLE = [
@@ -13,6 +16,7 @@ TABLE = [
     ("truncated record at 120' failed with Read less bytes than requested", "F104", "byte 120"),
     ("truncated record at 90' failed with EOF reached", "C202", "byte 90"),
     ("corrupted record at 1072", "F102", "byte 1,072"),
+    ("corrupted record at 0", "F120", "does not start with a record, or"),
     ("corrupted record at 0 (Is this even a TFRecord file?)", "F120", "does not start with a record"),
     (
         "inflate() failed with error -3: incorrect header check",
@@ -190,6 +194,113 @@ TABLE = [
         "W202",
         "cannot be parsed",
     ),
+    # tf.data, Keras and the Object Detection API
+    (
+        "Cannot batch tensors with different shapes in component 0. First element had shape [220,195,3] and "
+        "element 1 had shape [339,460,3].",
+        "H758",
+        "shapes [220,195,3] and [339,460,3]",
+    ),
+    (
+        "Cannot batch tensors with different shapes in component 1. First element had shape [2,5] and element 1 "
+        "had shape [3,5].",
+        "H758",
+        "shapes [2,5] and [3,5]",
+    ),
+    (
+        "Cannot batch tensors with different shapes in component 0. First element had shape [40,40,3] and element 1 "
+        "had shape [40,40,1].",
+        "H738",
+        "shapes [40,40,3] and [40,40,1]",
+    ),
+    (
+        "Cannot add tensor to the batch: number of elements does not match. Shapes are: [tensor]: [810000], "
+        "[batch]: [243712]",
+        "H758",
+        "shapes [243712] and [810000]",
+    ),
+    ("assertion failed: [maximum box coordinate value is larger than 1.100000: ] [1.15]", "H771", "1.100000: 1.15"),
+    ("assertion failed: [maximum box coordinate value is larger than 1.010000: ] [447]", "E383", "1.010000: 447"),
+    ("b'maximum box coordinate value is larger than 1.100000: '\n1.18", "H771", "1.100000: 1.18"),
+    ("assertion failed: [maximum box coordinate value is too large] [1.2]", "H771", "too large"),
+    ("slice index -1 of dimension 0 out of bounds.", "D402", "it has no value -1"),
+    ("Expected size[0] in [0, 100], but got 109", "H758", "has 109 values, where at most 100"),
+    ("indices[0] = 0 is not in [0, 0)", "D402", "index 0 is outside 0…0"),
+    ("indices[3,7] = 30522 is not in [0, 30522)", "H750", "index 30522 is outside 0…30522"),
+    ("Cast string to float is not supported", "D403", "text is cast to float"),
+    (
+        "Value for attr 'Tshape' of float is not in the list of allowed values: int32, int64",
+        "D403",
+        "float is used where",
+    ),
+    (
+        "Value passed to parameter 'x' has DataType string not in list of allowed values: float32, float64",
+        "D403",
+        "string is used where",
+    ),
+    ("Failed to convert a NumPy array to a Tensor (Unsupported object type NoneType).", "E301", "(NoneType)"),
+    ("Failed to convert a NumPy array to a Tensor (Unsupported object type list).", "E308", "(list)"),
+    (
+        "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>) to a Tensor.",
+        "E301",
+        "None cannot become a tensor",
+    ),
+    ("Tried to convert 'y' to a tensor and failed. Error: None values not supported.", "E301", "None cannot"),
+    ("AttributeError: 'int' object has no attribute 'encode'", "E305", "int is encoded as text"),
+    ("'utf-8' codec can't decode byte 0xff in position 0: invalid start byte", "E353", "bytes are read as text"),
+    ("'utf-8' codec can't decode byte 0xe9 in position 3: invalid byte", "E353", "bytes are read as text"),
+    ("Message tensorflow.Example exceeds maximum protobuf size of 2GB: 3000000000", "E327", "larger than 2 GB"),
+    ("Cannot create a tensor proto whose content is larger than 2GB.", "E327", "larger than 2 GB"),
+    ("A protocol message was rejected because it was too big (more than 67108864 bytes).", "E327", "larger than"),
+    ("Expected image (JPEG, PNG, or GIF), got empty file", "H760", "image is empty"),
+    ("Expected image (JPEG, PNG, or GIF), got unknown format starting with 'abc'", "H763", "not an image"),
+    ("assertion failed: [Unable to decode bytes as JPEG, PNG, or GIF]", "H763", "not an image"),
+    ("Summarized data: b'No files matched pattern: data/*.tfrecord'", "X501", "no file matches `data/*.tfrecord`"),
+    ("loss : Tensor had NaN values", "H751", "NaN"),
+    ("LossTensor is inf or nan. : tensor had Inf and NaN values", "H751", "Inf"),
+    ("ERROR:tensorflow:Model diverged with loss = NaN.", "H751", "loss is NaN"),
+    (
+        "logits and labels must have the same first dimension, got logits shape [4,3] and labels shape [12]",
+        "D402",
+        "labels have shape [12], the model returns [4,3]",
+    ),
+    (
+        "Argument `output` must have rank (ndim) `target.ndim - 1`. Received: target.shape=(4, 3), "
+        "output.shape=(4, 3)",
+        "D402",
+        "labels have shape (4, 3)",
+    ),
+    (
+        "Arguments `target` and `output` must have the same rank (ndim). Received: target.shape=(4,), "
+        "output.shape=(4, 3)",
+        "D402",
+        "labels have shape (4,), the model returns (4, 3)",
+    ),
+    ("Shapes (None, 3, 2) and (None, 2) are incompatible", "D402", "shapes (None, 3, 2) and (None, 2)"),
+    (
+        "Input 0 of layer conv2d is incompatible with the layer: expected min_ndim=4, found ndim=3.",
+        "D402",
+        "model takes 4 dimensions, the data has 3",
+    ),
+    (
+        "Expected shape (None, 8, 8, 3), but input has incompatible shape (8, 8, 3)",
+        "D402",
+        "model takes shape (None, 8, 8, 3)",
+    ),
+    ("as_list() is not defined on an unknown TensorShape.", "D406", "shape of a tensor is unknown"),
+    ("Cannot take the length of shape with unknown rank.", "D406", "shape of a tensor is unknown"),
+    ("'images' contains no shape.", "D406", "shape of an image is unknown"),
+    ("its rank is undefined, but the layer requires a defined rank.", "D406", "shape of a tensor is unknown"),
+    (
+        "FIFOQueue '_1_batch/fifo_queue' is closed and has insufficient elements (requested 32, current size 0)",
+        "H703",
+        "0 of 32 records are left",
+    ),
+    (
+        "'cat' has type <class 'str'>, but expected one of: ((<class 'bytes'>,),)",
+        "E302",
+        "list of bytes was given a str",
+    ),
 ]
 
 
@@ -203,7 +314,10 @@ def test_a_message_is_recognised_wherever_it_stands(message, code, title):
         "\t [[{{node ParseSingleExample/ParseExample/ParseExampleV2}}]] [Op:IteratorGetNext] name: "
     )
     wrapped = message.replace("  ", " ").replace(" ", "\n", 1)
-    for text in (message, around, wrapped, f"{message} [Op:ParseExampleV2]"):
+    coloured = f"\x1b[31m{around}\x1b[0m"
+    quoted = "".join(f"> {line}\n" for line in textwrap.wrap(around, 70, break_long_words=False))
+    framed = "".join(f"│ {line:<70} │\n" for line in textwrap.wrap(around, 70, break_long_words=False))
+    for text in (message, around, wrapped, coloured, quoted, framed, f"{message} [Op:ParseExampleV2]"):
         explanation = explain_message(text)
         assert explanation is not None
         assert explanation.code == code
@@ -222,6 +336,14 @@ def test_every_entry_of_the_table_is_met_by_a_message_above():
     # This one is said by versions of TensorFlow that give no more than the expected type.
     assert len(never) <= 1
     assert all("Expected" in pattern for pattern in never)
+
+
+@pytest.mark.parametrize("known", MESSAGES, ids=lambda known: known.pattern[:40])
+def test_an_explanation_has_a_command_that_confirms_it_and_a_fix(known: KnownMessage) -> None:
+    assert any(line.startswith("rekord ") or ": rekord " in line for line in known.do) or known.code in (
+        *("D406", "S120", "X503"),  # about the code of the reader alone
+    )
+    assert known.code in CODES
 
 
 def test_every_code_of_the_table_is_registered():
@@ -266,10 +388,10 @@ def test_a_ratio_of_sizes_of_dtypes_is_seen(found, wanted, says):
 
 
 def test_a_hostile_name_is_cleaned_and_cut():
-    key = "\x1b[31m`evil`" + "x" * 90
+    key = "\x07[31m`evil`" + "x" * 90
     found = explain_message(f"Key: {key}.  Data types don't match. Data type: string but expected type: float")
     assert found is not None
-    assert "\x1b" not in found.title
+    assert "\x07" not in found.title
     assert found.title.startswith("`?[31m?evil?xxx")
     assert len(found.title) < 120
     braces = explain_message("Key: {code}{0}.  Data types don't match. Data type: string but expected type: float")
