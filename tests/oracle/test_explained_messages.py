@@ -157,6 +157,77 @@ def test_what_the_later_stages_say(tf: ModuleType) -> None:
         assert found.code == code, text
 
 
+def test_what_pipelines_say_of_data_that_does_not_fit(tf: ModuleType, tmp_path: Path) -> None:
+    dataset = tf.data.Dataset
+
+    def shapes(*found: tuple[int, ...]) -> Any:
+        arrays = [np.zeros(each, np.float32) for each in found]
+        return dataset.from_generator(lambda: iter(arrays), output_signature=tf.TensorSpec(None, tf.float32))
+
+    def box(value: float) -> None:  # as the Object Detection API asserts it
+        tf.debugging.Assert(value < 1, ["maximum box coordinate value is larger than 1.100000: ", value])
+
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: list(shapes((4, 4, 3), (5, 4, 3)).batch(2)), "H758"),
+        (lambda: list(shapes((4, 4, 3), (4, 4, 1)).batch(2)), "H738"),
+        (lambda: list(shapes((3,), (4,)).batch(2)), "H758"),
+        (lambda: tf.zeros([0])[0], "D402"),
+        (lambda: tf.zeros([0])[-1], "D402"),
+        (lambda: tf.gather(tf.zeros([0]), [0]), "D402"),
+        (lambda: tf.gather(tf.zeros([3]), [7]), "H750"),
+        (lambda: tf.slice(tf.zeros([100, 4]), [0, 0], [109, 4]), "H758"),
+        (lambda: tf.constant(None), "E301"),
+        (lambda: tf.convert_to_tensor(np.array([None, 1], object)), "E301"),
+        (lambda: tf.convert_to_tensor(np.array([[1, 2], [3]], object)), "E308"),
+        (lambda: tf.cast(tf.constant("cat"), tf.float32), "D403"),
+        (lambda: list(dataset.from_tensors("cat").map(lambda x: tf.cast(x, tf.int64))), "D403"),
+        (lambda: tf.reshape(tf.zeros([4]), tf.constant([2.0, 2.0])), "D403"),
+        (lambda: tf.one_hot(tf.constant(1.0), 3), "D403"),
+        (lambda: tf.debugging.check_numerics(tf.constant(float("nan")), "loss"), "H751"),
+        (lambda: dataset.list_files(str(tmp_path / "*.tfrecord")), "X501"),
+        (lambda: box(1.18), "H771"),
+        (lambda: box(447.0), "E383"),
+        (
+            lambda: list(dataset.from_tensors(b"").map(lambda x: tf.image.resize(tf.io.decode_image(x), [4, 4]))),
+            "D406",
+        ),
+        (lambda: tf.io.read_file(str(tmp_path / "none")), "X501"),
+    ]
+    for call, code in calls:
+        text = said(call)
+        found = explain_message(text)
+        assert found is not None, text
+        assert found.code == code, text
+
+
+def test_what_keras_says_of_labels_and_shapes(tf: ModuleType) -> None:
+    import keras
+
+    images = np.zeros((4, 8, 8, 3), np.float32)
+
+    def fit(data: Any, loss: str) -> None:
+        layers = [keras.layers.Input((8, 8, 3)), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3)]
+        model = keras.Sequential(layers)
+        model.compile(loss=loss)
+        model.fit(data, verbose=0, shuffle=False)
+
+    sparse, dense = "sparse_categorical_crossentropy", "categorical_crossentropy"
+    batch = tf.data.Dataset.from_tensors
+    text = tf.io.serialize_tensor(tf.zeros([8, 8, 3]))
+    parsed = batch(text).map(lambda x: (tf.io.parse_tensor(x, tf.float32), tf.zeros([]))).batch(1)
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: fit(batch((images, np.zeros((4, 3)))), sparse), "D402"),
+        (lambda: fit(batch((images, np.zeros(4))), dense), "D402"),
+        (lambda: fit(batch((images[0], np.zeros(()))), sparse), "D402"),
+        (lambda: fit(parsed, sparse), "D406"),
+    ]
+    for call, code in calls:
+        text = said(call)
+        found = explain_message(text)
+        assert found is not None, text
+        assert found.code == code, text
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "code"),
     [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
@@ -82,6 +82,10 @@ class Config:
     path: str
     defaults: Mapping[str, ConfiguredDefault]
 
+    def without(self, names: Collection[str]) -> Config:
+        """The configuration without the defaults of these parameters."""
+        return Config(self.path, {name: each for name, each in self.defaults.items() if name not in names})
+
     def describe(self) -> str:
         """One line for `-v`."""
         keys = ", ".join(f"{each.key} = {each.shown}" for each in self.defaults.values())
@@ -124,10 +128,8 @@ def load_config(command: Any, group: Any) -> Config | None:
     return Config(path, common | own)
 
 
-def without_negated(
-    command: Any, defaults: Mapping[str, Any], args: Sequence[str]
-) -> tuple[dict[str, Any], list[str]]:
-    """Defaults and arguments, with `--no-shuffle` taken as `shuffle = false`, for flags that can be configured."""
+def take_negated(command: Any, args: Sequence[str]) -> tuple[list[str], set[str]]:
+    """Arguments without `--no-shuffle`, and the flags that it switches off; for all flags that can be configured."""
     flags = {
         f"--no-{key.replace('_', '-')}": str(param.name)
         for key, param in _params_by_key(command).items()
@@ -135,46 +137,43 @@ def without_negated(
     }
     own = {option for param in command.params for option in param.opts}
     end = list(args).index("--") if "--" in args else len(args)
-    negated = [word for word in args[:end] if word in flags and word not in own]
-    dropped = {flags[word] for word in negated}
-    return (
-        {name: value for name, value in defaults.items() if name not in dropped},
-        [word for at, word in enumerate(args) if at >= end or word not in negated],
-    )
+    negated = {word for word in args[:end] if word in flags and word not in own}
+    return [word for at, word in enumerate(args) if at >= end or word not in negated], {
+        flags[word] for word in negated
+    }
 
 
-def give_way(ctx: Any, config: Config) -> Config:
-    """The configuration without the defaults that the command line overrides; those it contradicts are undone."""
-    effective: dict[str, ConfiguredDefault] = {}
-    for name, default in config.defaults.items():
-        if not _has_source(ctx, name, "DEFAULT_MAP"):
-            continue
-        other = _EXCLUDING.get(name)
-        if other is not None and _has_source(ctx, other, "COMMANDLINE"):
-            param = next(each for each in ctx.command.params if each.name == name)
-            ctx.params[name] = param.default
-            continue
-        effective[name] = default
-    return Config(config.path, effective)
+def find_given(command: Any, args: Sequence[str]) -> set[str]:
+    """The options that the command line has, by the names of their parameters."""
+    words = {word.partition("=")[0] for word in args}
+    return {str(param.name) for param in command.params if words.intersection(param.opts)}
+
+
+def undo_contradicted(ctx: Any, config: Config) -> Config:
+    """Undo the defaults that contradict an option on the command line, or would override it."""
+    given = [name for name in _EXCLUDING if name in config.defaults and _is_given(ctx, _EXCLUDING[name])]
+    for param in ctx.command.params:
+        if param.name in given:
+            ctx.params[param.name] = param.default
+    return config.without(given)
+
+
+def _is_given(ctx: Any, name: str) -> bool:
+    return getattr(ctx.get_parameter_source(name), "name", None) == "COMMANDLINE"
 
 
 _running: ContextVar[Config | None] = ContextVar("rekord_running_config", default=None)
 
 
-def set_running_config(config: Config | None) -> Config | None:
+def set_running_config(config: Config | None) -> None:
     """Remember the defaults of the verb that runs, for errors about them."""
     _running.set(config)
-    return config
 
 
 def attribute_to_config(failure: RekordError) -> RekordError:
     """An error about an option, with the file and the key if its value comes from a configuration file."""
     running = _running.get()
     return failure if running is None else running.attribute(failure)
-
-
-def _has_source(ctx: Any, name: str, source: str) -> bool:
-    return getattr(ctx.get_parameter_source(name), "name", None) == source
 
 
 # Finding the file.

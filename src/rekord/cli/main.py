@@ -112,9 +112,11 @@ class VerbCommand(TyperCommand):
             return super().parse_args(ctx, args)
         set_running_verb(commands(), self)
         settings = self._load_config(args)
+        args, negated = config.take_negated(self, args)
         if settings is not None:
-            defaults = {name: default.value for name, default in settings.defaults.items()}
-            ctx.default_map, args = config.without_negated(self, defaults, args)
+            settings = settings.without({*negated, *config.find_given(self, args)})
+            config.set_running_config(settings)
+            ctx.default_map = {name: default.value for name, default in settings.defaults.items()}
         try:
             rest = super().parse_args(ctx, args)
         except console.InvalidOption as carrier:
@@ -123,7 +125,8 @@ class VerbCommand(TyperCommand):
             failure.do = failure.do or f"{ctx.command_path} --help"
             raise failure from None
         if settings is not None:
-            settings = config.set_running_config(config.give_way(ctx, settings))
+            settings = config.undo_contradicted(ctx, settings)
+            config.set_running_config(settings)
         apply_common_options(ctx.params)
         if settings is not None:
             _logger.info(settings.describe())
@@ -135,7 +138,7 @@ class VerbCommand(TyperCommand):
         config.set_running_config(None)
         if self.name in _UNCONFIGURED_VERBS or not _UNCONFIGURED_OPTIONS.isdisjoint(args):
             return None
-        return config.set_running_config(config.load_config(self, commands()))
+        return config.load_config(self, commands())
 
     def get_help(self, ctx: Any) -> str:
         return format_verb_help(self, self.get_params(ctx), EXAMPLES.get(str(self.name), ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -64,6 +65,19 @@ def test_a_message_of_tensorflow_is_explained(capsys: pytest.CaptureFixture[str]
 def test_a_message_may_be_given_without_quotes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explain", *MESSAGE.split()]) == 0
     assert capsys.readouterr().out.startswith("`label` is stored as string")
+
+
+def test_a_log_may_be_piped_in(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = ("step 1: loss 0.5\n" * 200_000 + f"InvalidArgumentError: {MESSAGE}\n\xff").encode("latin-1")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log)))
+    assert run_command_line(["explain", "-"]) == 0
+    assert capsys.readouterr().out.startswith("`label` is stored as string")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"f102\n")))
+    assert run_command_line(["explain", "-"]) == 0
+    assert capsys.readouterr().out.startswith("# F102: ")
+    monkeypatch.setattr("sys.stdin", None)
+    assert run_command_line(["explain", "-"]) == 2
+    assert capsys.readouterr().err.startswith("UsageError U603: ")
 
 
 def test_a_message_of_our_own_leads_to_its_page(capsys: pytest.CaptureFixture[str]) -> None:
