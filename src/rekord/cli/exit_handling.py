@@ -33,7 +33,7 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
     """The UsageError for a command line that cannot be parsed."""
     command, path = _find_command(failure, group, arguments)
     help_line = f"{path} --help"
-    if hasattr(failure, "possibilities"):
+    if hasattr(failure, "option_name") and hasattr(failure, "possibilities"):
         option = failure.option_name
         known = [name for param in command.params for name in (*param.opts, *param.secondary_opts)]
         near, likely = None, None
@@ -50,7 +50,7 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
     if isinstance(failure, typer.BadParameter):
         name = _format_parameter(getattr(failure, "param", None))
         if hasattr(failure, "param_type"):
-            return error("U601", f"`{path}` needs {name}", do=_complete_command(command, failure.param, arguments))
+            return missing_argument_error(command, failure.param, arguments)
         found = failure.message.removeprefix("Value error, ").rstrip(".")
         value, is_choice, choices = found.partition(" is not one of ")
         if is_choice:
@@ -80,6 +80,12 @@ def unknown_verb_error(verb: str, group: Any) -> RekordError:
         likely=f"a typo of `{near}`" if near else None,
         do=f"rekord {near} --help" if near else "rekord --help",
     )
+
+
+def missing_argument_error(command: Any, missing: Any, arguments: Sequence[str]) -> RekordError:
+    """The UsageError for a command line without an argument or option that its verb requires."""
+    do = _complete_command(command, missing, arguments)
+    return error("U601", f"`rekord {command.name}` needs {_format_parameter(missing)}", do=do)
 
 
 def _complete_command(command: Any, missing: Any, arguments: Sequence[str]) -> str:

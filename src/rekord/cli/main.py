@@ -39,7 +39,7 @@ from rekord.cli.demo import demo
 from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
 from rekord.cli.edit import append, delete, relabel
-from rekord.cli.exit_handling import UsageFailure, explain_usage_error
+from rekord.cli.exit_handling import UsageFailure, explain_usage_error, missing_argument_error
 from rekord.cli.explain import explain
 from rekord.cli.export import export
 from rekord.cli.flag_hints import set_running_verb, translate_error
@@ -117,6 +117,7 @@ class VerbCommand(TyperCommand):
             settings = settings.without({*negated, *config.find_given(self, args)})
             config.set_running_config(settings)
             ctx.default_map = {name: default.value for name, default in settings.defaults.items()}
+        words = [str(self.name), *args]
         try:
             rest = super().parse_args(ctx, args)
         except console.InvalidOption as carrier:
@@ -124,6 +125,13 @@ class VerbCommand(TyperCommand):
             # An option that several verbs share does not know which verb it belongs to.
             failure.do = failure.do or f"{ctx.command_path} --help"
             raise failure from None
+        # Some versions of typer and click do not notice what is missing.
+        absent = (None, (), [])
+        missing = next(
+            (each for each in self.params if each.required and ctx.params.get(str(each.name)) in absent), None
+        )
+        if missing is not None:
+            raise missing_argument_error(self, missing, words)
         if settings is not None:
             settings = config.undo_contradicted(ctx, settings)
             config.set_running_config(settings)
