@@ -48,7 +48,7 @@ def test_a_page_names_verbs_flags_and_codes_that_there_are(page: str) -> None:
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert set(re.findall(r"(?:`|\$ |^ {4})rekord ([a-z]+)\b", text, re.MULTILINE)) <= set(verbs)
     flags = {name for verb in verbs.values() for param in verb.params for name in param.opts}
-    flags |= {"--help", "--version"}
+    flags |= {"--help", *(name for param in typer.main.get_command(app).params for name in param.opts)}
     assert set(re.findall(r"(?<!\w)(--[a-z][a-z-]*)", text)) <= flags
     assert set(re.findall(r"\b[CDEFHSUWX]\d{3}\b", text)) <= set(CODES)
 

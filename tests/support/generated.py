@@ -49,8 +49,9 @@ catch errors by class ([errors in Python](reference/api/errors.md)); the code id
 _VERBS = """\
 # Command line
 
-Results are printed to stdout, progress and messages to stderr. Piped output is never coloured. With `--json`, most
-commands print one JSON document.
+Results are printed to stdout, progress and messages to stderr. Piped output is never coloured. With `--json`, every
+verb prints one JSON document, and `{"error": {…}}` if it fails. Defaults of options, shell completion, `-q` and `-v`:
+[configuring the command line](../howto/configure.md).
 
 | exit code | |
 |---|---|

@@ -172,7 +172,7 @@ PIPELINE_MESSAGES = (
         code="D403",
         title="{kind} is used where TensorFlow takes other types",
         says="The op does not take {kind} for its argument {attr}.",
-        how="Text or numbers that are stored with another type than the reader assumes.",
+        how="Text or numbers that are stored with a different type than the reader assumes.",
         do=(_STATS, "tf.cast(x, dtype) when reading, or repair the data: rekord rewrite IN OUT --cast KEY=int64"),
     ),
     KnownMessage(
