@@ -38,7 +38,7 @@ def command_of(do: str) -> str:
 def parse(command: str) -> str | None:
     """What is wrong with a command line, or None."""
     _, *words = shlex.split(command.replace("--record N", "--record 0"))
-    if words in (["--help"], []):
+    if words in (["--help"], []) or any(words[:1] == [name] for param in commands().params for name in param.opts):
         return None
     verb, *arguments = words
     known: Any = commands().commands.get(verb)
