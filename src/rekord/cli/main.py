@@ -126,7 +126,7 @@ class VerbCommand(TyperCommand):
             failure.do = failure.do or f"{ctx.command_path} --help"
             raise failure from None
         # Some versions of typer and click do not notice what is missing.
-        absent = (None, (), [])
+        absent: tuple[object, ...] = (None, (), [])
         missing = next(
             (each for each in self.params if each.required and ctx.params.get(str(each.name)) in absent), None
         )
