@@ -163,6 +163,7 @@ class RowEncoding:
         self._pending: list[_PendingRow] = []
         self._waiting_bytes = 0
         self._columns_as_rows = job.layout.needs_derive or job.function is not None
+        self._columns_as_rows |= job.columns is not None and job.columns.needs_rows
         self.rows = 0
         self.on_progress: Callable[[], None] | None = None  # called now and then while rows wait to be taken
         self._next_progress_at = 0.0
@@ -234,6 +235,8 @@ class RowEncoding:
                 values |= {
                     name: one for name, one in given.items() if name not in job.schema and name != SPLIT_COLUMN
                 }
+        if job.columns is not None:
+            values = job.columns.convert_row(values)
         passed = None
         if job.layout.needs_derive:
             derived = job.layout.derive(values, job.verify)
@@ -357,7 +360,10 @@ class RowEncoding:
         wanted = [name for name in _column_names(values) if job.select is None or name in job.select]
         if rule.from_source and SPLIT_COLUMN not in job.schema:
             wanted = [name for name in wanted if name != SPLIT_COLUMN]
-        return _select_columns(values, wanted), facts
+        chosen = _select_columns(values, wanted)
+        if job.columns is not None:
+            chosen = job.columns.convert_columns({name: chosen[name] for name in wanted})
+        return chosen, facts
 
     def _with_splits(self, encoded: EncodedRows) -> EncodedRows:
         """The rows with their splits, unless these depend on all rows of a class."""

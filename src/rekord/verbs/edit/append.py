@@ -228,7 +228,7 @@ def _load_recorded_layout(old: SourceDataset) -> tuple[Layout | None, Chain | No
 
 
 _LAYOUTS: Mapping[str, tuple[Callable[..., Layout], tuple[str, ...]]] = {
-    "classification": (classification, ("classes", "synsets", "zero_based", "optional_labels")),
+    "classification": (classification, ("classes", "synsets", "background", "optional_labels")),
     "detection": (detection, ("classes", "masks", "has", "bad_boxes")),
     "deeplab": (deeplab, ("classes", "ignore", "colours", "optional_masks")),
 }
@@ -237,6 +237,8 @@ _LAYOUTS: Mapping[str, tuple[Callable[..., Layout], tuple[str, ...]]] = {
 def build_layout(recorded: Mapping[str, Any]) -> Layout:
     """The layout that a manifest records."""
     build, names = _LAYOUTS[recorded["name"]]
+    if "zero_based" in recorded:  # from a version whose default was a background
+        recorded = {**recorded, "background": not recorded["zero_based"]}
     options = {name: recorded[name] for name in names}
     if build is detection:
         options["classes"] = dict(options["classes"])
