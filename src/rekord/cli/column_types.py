@@ -37,7 +37,7 @@ def parse_feature(kind: str, text: str) -> Feature:
     from rekord.schema.base import FEATURE_TYPES, FLOAT_DTYPES, INTEGER_DTYPES
 
     name, arguments, options = _parse_call(kind, text)
-    types = {one.lower(): cls for one, cls in FEATURE_TYPES.items()}
+    types = {one.lower(): cls for one, cls in FEATURE_TYPES.items() if one != "Payload"}
     names = {one: (types["int64"], {"dtype": one}) for one in INTEGER_DTYPES}
     names |= {one: (types["float32"], {"dtype": one}) for one in FLOAT_DTYPES}
     names |= {one: (cls, {}) for one, cls in types.items()}

@@ -34,7 +34,7 @@ from rekord.conversion.splits import (
     select_split_value,
 )
 from rekord.errors import DataError, RekordError, error, preview
-from rekord.layouts.base import DerivedRow, Layout, RowRemark, Verify
+from rekord.layouts.base import DerivedRow, Layout, PlainLayout, RowRemark, Verify
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.sources.base import Chunk, ColumnChunk, SourceRow, full_path
@@ -214,8 +214,13 @@ class RowEncoding:
     def _explain_map_columns(self, failure: DataError) -> None:
         """Point to `schema=`: a column that only the function adds can be declared nowhere else."""
         hinted = (failure.do or "").startswith("did you mean")
-        if failure.code == "E309" and self._job.function is not None and self._job.inferred and not hinted:
+        if failure.code != "E309" or hinted:
+            return
+        if self._job.function is not None and self._job.inferred:
             failure.do = "declare the columns that `map=` returns: schema=rk.Schema({…})"
+        elif isinstance(self._job.layout, PlainLayout):
+            name = failure.location.feature
+            failure.do = f"drop=[{name!r}], or declare it: columns={{{name!r}: rk.Text(optional=True)}}"
 
     def _append(self, row: SourceRow, copy: int, values: Mapping[str, Any]) -> None:
         job = self._job

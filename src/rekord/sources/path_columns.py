@@ -27,6 +27,8 @@ from rekord.sources.base import (
 )
 from rekord.sources.image_folder import ListingSource, fingerprint, stat_file
 
+_INNER_PART_BYTES = 1 << 20  # of the rows: every range of rows reads its part of the source from the beginning
+
 
 def add_path_columns(source: Source, columns: Sequence[str]) -> Source:
     """The source, with the text of `columns` as the paths of files."""
@@ -111,7 +113,7 @@ class PartitionedPathColumns(_PathColumns, ListingSource):
         """Look up every file: their sizes and times are part of the plan."""
         source: Any = self.source
         facts = source.facts()
-        parts = source.parts()
+        parts = source.parts(_INNER_PART_BYTES)
         sizes = []
         files: dict[str, SourceFile] = {}
         for part in parts:

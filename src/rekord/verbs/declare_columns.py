@@ -13,9 +13,10 @@ from rekord.arguments import invalid
 from rekord.conversion.class_ids import ClassCollector, ClassIds, ColumnConversions, sort_classes
 from rekord.conversion.plan import RowFunction
 from rekord.conversion.splits import SPLIT_COLUMN
+from rekord.dataset.dataset import open as open_dataset
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.layouts.base import Layout, PlainLayout
-from rekord.layouts.classification import add_background
+from rekord.layouts.classification import add_background, classification
 from rekord.layouts.selected import SelectedLayout
 from rekord.location import Location
 from rekord.schema import Feature, Image, Label, Mask, MultiLabel, Schema, Text
@@ -23,7 +24,10 @@ from rekord.sources.arrays import DataFrameSource
 from rekord.sources.arrow import ArrowTableSource
 from rekord.sources.base import Source, SourceFacts, SourceRow, UnusedInput, is_partitioned
 from rekord.sources.csv import CsvSource, GzipCsvSource
+from rekord.sources.csv import csv as read_csv
+from rekord.sources.image_csv import ImageCsvSource
 from rekord.sources.path_columns import add_path_columns
+from rekord.sources.records import RecordsSource
 from rekord.sources.rows import RowsSource
 from rekord.sources.tables import TableFiles
 from rekord.verbs.learn_classes import find_own_order, learn_classes, require_classes, spool_if_once
@@ -48,6 +52,7 @@ class ColumnRequest:
     is_partial: bool = False  # columns that the schema lacks are left out
     needed: tuple[str, ...] = ()  # columns that splits depend on
     known: tuple[str, ...] | None = None  # all columns of the data, if some of them are not even read
+    may_have_more: bool = False  # later rows may have columns that the first ones lack
     function: RowFunction | None = None
 
     @classmethod
@@ -88,6 +93,19 @@ class ColumnRequest:
 
 def _optional(names: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
+
+
+def adapt_image_list(source: Source, options: WriteOptions) -> tuple[Source, WriteOptions]:
+    """A CSV of images, with the named column as its label; or as a table, if its other columns are named."""
+    if not isinstance(source, ImageCsvSource) or options.schema is not None:
+        return source, options
+    columns = set(classification(classes=["a"]).schema)
+    if not columns.issuperset((*(options.columns or ()), *options.drop, *(options.keep or ()))):
+        return (read_csv(source.path) if source.images is None else source), options
+    if options.label in (None, "label"):
+        return source, options
+    renamed = tuple([(role, options.label if role == "label" else one) for role, one in source.columns])
+    return replace(source, columns=renamed), replace(options, label=None)
 
 
 def check_column_options(options: WriteOptions) -> None:
@@ -173,22 +191,37 @@ def _project_csv(source: CsvSource | GzipCsvSource, request: ColumnRequest, name
     return replace(source, requested=replace(requested, keep=keep, types=tuple(types.items())))
 
 
-def find_columns(source: Source, facts: SourceFacts) -> list[str]:
-    """The columns of the data, as far as they are known before all rows are read; without that of splits."""
-    if facts.schema is not None:
-        names: Iterable[str] = facts.schema
-    else:
-        names = _find_first_columns(source)
-    return [name for name in names if facts.splits is None or name != SPLIT_COLUMN]
-
-
-def _find_first_columns(source: Any) -> list[str]:
-    """The columns of the first good row."""
-    inner = source
+def _find_columns(source: Source, facts: SourceFacts, request: ColumnRequest) -> tuple[list[str], bool]:
+    """The columns of the data, without that of splits, and whether later rows may have others."""
+    inner: Any = source
     while hasattr(inner, "source"):
         inner = inner.source
-    if isinstance(inner, RowsSource):
-        return inner.peek_columns()
+    names: Iterable[str]
+    complete = True
+    if facts.schema is not None:
+        names = facts.schema
+        if isinstance(inner, RecordsSource) and request.schema is not None and not request.is_partial:
+            names = [*names, *_find_unread_keys(inner, request.schema)]
+    elif hasattr(inner, "peek_columns"):
+        # For a schema the first row is enough: others are compared with it when they are written.
+        names, complete = inner.peek_columns(1) if request.schema is not None else inner.peek_columns()
+    else:
+        names = _find_first_columns(source, inner)
+    return [name for name in names if facts.splits is None or name != SPLIT_COLUMN], not complete
+
+
+def _find_unread_keys(source: RecordsSource, schema: Schema) -> list[str]:
+    """The keys of the first records that a schema does not read."""
+    read = {key for name, one in schema.items() for key in one.record_keys(name)}
+    try:
+        stored = open_dataset(list(source.paths)).schema
+    except RekordError:  # reading the records reports it
+        return []
+    return [name for name, one in stored.items() if read.isdisjoint(one.record_keys(name)) and name not in schema]
+
+
+def _find_first_columns(source: Any, inner: Any) -> list[str]:
+    """The columns of the first good row."""
     if isinstance(inner, DataFrameSource):
         return [str(name) for name in inner.frame]
     chunks = (chunk for part in source.parts()[:1] for chunk in source.read(part)) if is_partitioned(source) else None
@@ -205,7 +238,10 @@ def declare_table(
     source: Source, facts: SourceFacts, request: ColumnRequest, *, out: str, staging: object, workers: int
 ) -> DeclaredColumns:
     """The columns of a table as they are declared: all of them by a schema, or some, and the rest inferred."""
-    known = find_columns(source, facts) if request.known is None else list(request.known)
+    known = list(request.known or ())
+    if request.known is None:
+        known, may_have_more = _find_columns(source, facts, request)
+        request = replace(request, may_have_more=may_have_more)
     _check_names(request, known)
     declared = {name: one for name, one in request.declared.items() if request.is_kept(name)}
     if request.schema is not None:
@@ -228,11 +264,14 @@ def declare_table(
             found="none",
         )
     paths = _find_path_columns(source, features, inferred, known)
+    with_paths = add_path_columns(source, paths) if paths else source
+    # Only a function needs the files to tell the class of a row.
+    read = source if request.function is None else with_paths
+    read, learned, conversions = _learn(read, facts, features, inferred, request, out, staging, workers)
     if paths:
-        source = add_path_columns(source, paths)
-        facts = source.facts()
+        facts = with_paths.facts()
+    source = with_paths if paths else read
     facts = replace(facts, unused=(*facts.unused, *unused))
-    source, learned, conversions = _learn(source, facts, features, inferred, request, out, staging, workers)
     features = {**features, **learned}
     schema = _rebuild(request.schema, features)
     select = None
@@ -433,15 +472,12 @@ def _check_names(request: ColumnRequest, known: Collection[str], *, of: str = "t
     """Refuse names of columns that do not exist. Those that a function returns are not known yet."""
     if request.function is not None:
         return
-    given = {"columns": request.columns or (), "drop": request.drop, "keep": request.keep or ()}
-    if request.is_partial:
-        return
-    for option, names in given.items():
+    label = () if request.label is None else (request.label,)
+    given = {"label": label, "columns": request.columns or (), "drop": request.drop, "keep": request.keep or ()}
+    for option, names in given.items() if not request.is_partial else ():
         for name in names:
-            if name not in known:
+            if name not in known and not (request.may_have_more and closest_match(name, known) is None):
                 raise _unknown_column_error(option, name, known, of=of)
-    if request.label is not None and request.label not in known:
-        raise _unknown_column_error("label", request.label, known, of=of)
 
 
 def _unknown_column_error(option: str, name: str, known: Collection[str], *, of: str) -> RekordError:

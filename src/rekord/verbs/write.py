@@ -36,6 +36,7 @@ from rekord.transforms.chain import as_chain
 from rekord.verbs.declare_columns import (
     ColumnRequest,
     DeclaredColumns,
+    adapt_image_list,
     check_column_options,
     choose_class_names,
     declare_layout,
@@ -181,6 +182,7 @@ def prepare_conversion(
     schema, layout, split = options.schema, options.layout, options.split
     named = layout if isinstance(layout, str) else None
     source = resolve_source(rows, names=options.names, layout=named, schema=schema)
+    source, options = adapt_image_list(source, options)
     request = ColumnRequest.of(options, class_names, recorded or {})
     source, request = project_source(source, request)
     if options.limit is not None:

@@ -19,6 +19,7 @@ from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.location import Location
+from rekord.schema import Schema
 from rekord.sources.base import RowsLike, is_partitioned
 from rekord.storage.local import PathLike
 from rekord.storage.transaction import Transaction, exists
@@ -68,8 +69,9 @@ def append(
     """Write a dataset to `out` with the records of another one and more rows, and open it.
 
     `rows` is anything that `rk.write` accepts, in the form that the dataset was written from; a row that does not fit
-    its schema raises. The rows are written to new shards at the end of `split`: by default `train`, or the only
-    split; a dict of ratios or "source" as in `rk.write`. Existing shards are linked, not copied.
+    its schema raises. New classes are added after the others, if `rk.write` learned them from the data. The rows are
+    written to new shards at the end of `split`: by default `train`, or the only split; a dict of ratios or "source"
+    as in `rk.write`. Existing shards are linked, not copied.
 
     With `replace`, the new dataset replaces the old one, atomically if the system supports it.
     """
@@ -97,7 +99,9 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
             max_rejects=0,
             workers=target.workers,
         )
-        conversion = prepare_conversion(rows, work.rows, written, storage=target.storage)
+        recorded = _load_recorded_columns(old)
+        conversion = prepare_conversion(rows, work.rows, written, storage=target.storage, recorded=recorded)
+        schema = conversion.job.schema  # with the new classes, if there are any
         for name in conversion.job.splits.names:
             check_split_name(old, name)
         plan_options = {"rows": conversion.plan.id}
@@ -105,7 +109,7 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
             request_digest = digest_options("append", conversion.plan.id)
             if done is not None and done.request_digest == request_digest:
                 return build_recovered_result(done, path, target)
-            complete = _find_completed_edit(old, plan_options, target)
+            complete = _find_completed_edit(old, schema, plan_options, target)
             if complete is not None:
                 work.clear()
                 return complete
@@ -129,7 +133,13 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
                 made[name] = []  # an empty shard was the placeholder of the split
             made[name] += more
         edit = DatasetEdit(
-            verb="append", old=old, shards=made, counts=counts, options=plan_options, request_digest=request_digest
+            verb="append",
+            old=old,
+            shards=made,
+            counts=counts,
+            options=plan_options,
+            request_digest=request_digest,
+            schema=None if schema == old.schema else schema,
         )
         return run_edit(edit, path, target, work)
 
@@ -151,12 +161,14 @@ def _build_new_shards(new: Dataset, work: EditWorkspace, old: SourceDataset, nam
     return [reuse_shard(records, number, part, old.index) for number in range(len(part.shards.records))]
 
 
-def _find_completed_edit(old: SourceDataset, options: Mapping[str, Any], target: EditTarget) -> EditResult | None:
+def _find_completed_edit(
+    old: SourceDataset, schema: Schema, options: Mapping[str, Any], target: EditTarget
+) -> EditResult | None:
     """The result, if exactly this dataset exists. Any other output at `out` is refused before rows are read."""
     out = target.out
     if out is None or not exists(target.storage, out):
         return None
-    plan = build_derivation_plan("append", old, old.schema, old.index, options)
+    plan = build_derivation_plan("append", old, schema, old.index, options)
     with Transaction(out, target.storage).lock() as transaction:
         aim = OutputTarget(out=out, plan=plan, storage=target.storage, fresh=target.fresh)
         manifest = find_complete_dataset(aim, transaction)
@@ -209,6 +221,19 @@ def _choose_compression(old: SourceDataset, split: Any) -> str:
             do=f"split={next(iter(parts))!r}",
         )
     return found[0] if found else "none"
+
+
+def _load_recorded_columns(old: SourceDataset) -> dict[str, Any]:
+    """How the columns of the dataset were declared: learned classes, and columns that were left out."""
+    assert old.manifest is not None
+    recorded = old.manifest.options.get("columns")
+    known = recorded if isinstance(recorded, dict) else {}
+    found: dict[str, Any] = {"classes": ()}
+    for name in ("classes", "drop", "keep"):
+        names = known.get(name)
+        if isinstance(names, (list, dict)) and all(isinstance(one, str) for one in names):
+            found[name] = tuple(names)
+    return found
 
 
 def _load_recorded_layout(old: SourceDataset) -> tuple[Layout | None, Chain | None]:
