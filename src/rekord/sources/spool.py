@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -49,6 +50,7 @@ class SpooledSource:
     def _spool(self) -> Iterator[Chunk]:
         source: Any = self.source
         self._file = tempfile.TemporaryFile(dir=self._folder, buffering=_BUFFER_BYTES)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
         for chunk in source.rows():
             self._write(chunk)
             yield chunk

@@ -18,8 +18,10 @@ from rekord.layouts.base import Layout
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
+from rekord.layouts.selected import SelectedLayout
 from rekord.location import Location
 from rekord.schema import Schema
+from rekord.schema.json_form import feature_from_json
 from rekord.sources.base import RowsLike, is_partitioned
 from rekord.storage.local import PathLike
 from rekord.storage.transaction import Transaction, exists
@@ -269,4 +271,9 @@ def build_layout(recorded: Mapping[str, Any]) -> Layout:
         options["classes"] = dict(options["classes"])
     if options.get("colours") is not None:
         options["colours"] = {(r, g, b): number for r, g, b, number in options["colours"]}
-    return build(**options)
+    layout = build(**options)
+    dropped, declared = recorded.get("drop", ()), recorded.get("declared", {})
+    if not dropped and not declared:
+        return layout
+    features = {name: feature_from_json(one, name) for name, one in declared.items()}
+    return SelectedLayout(layout, frozenset(dropped), features)
