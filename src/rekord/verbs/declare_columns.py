@@ -273,7 +273,7 @@ def declare_table(
     source = with_paths if paths else read
     facts = replace(facts, unused=(*facts.unused, *unused))
     features = {**features, **learned}
-    schema = _rebuild(request.schema, features)
+    schema = _rebuild(request.schema or inferred, features)
     select = None
     # Other rows must fit: a column that none of the first rows has would be lost silently.
     if (request.is_partial and inferred is not None) or facts.splits is not None:
@@ -522,7 +522,7 @@ def _unused_column(name: str, request: ColumnRequest) -> UnusedInput:
 def _unused_option_error(option: str, expected: str, found: str) -> RekordError:
     return error(
         "U605",
-        f"`{option}` does not apply: there is no label that it could change",
+        f"`{option}` does not apply to this data",
         expected=expected,
         found=found,
         do=f"leave out {option}=",
