@@ -66,7 +66,7 @@ def test_parameters_are_named_as_flags_of_the_verb(translate: Any, verb: str, te
         ("write", 'Image(format="jpeg", quality=95)'),
         ("write", "shuffle=False"),
         ("write", 'rk.write(rows, "data/flowers")'),  # rows exist only in Python
-        ("export", "columns={'a': rk.Text()}"),
+        ("check", "columns={'a': rk.Text()}"),
         ("train", "rekord split IN OUT --split train=0.9,val=0.1 --stratify label"),
         ("train", "rekord rewrite IN OUT --cast label=int64, and train on OUT"),
         ("write", "rekord write --images DIR --masks DIR OUT"),
