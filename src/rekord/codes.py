@@ -57,6 +57,11 @@ CODES: dict[str, str] = {
     "S142": "transform does not apply to this column",
     "S143": "result column already exists",
     "S144": "payload column is not the only column",
+    # S145 to S148: declared columns and learned classes
+    "S145": "schema lacks columns of the data",
+    "S146": "label has no classes yet",
+    "S147": "column has too many classes",
+    "S148": "column cannot be a label",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",
@@ -128,6 +133,7 @@ CODES: dict[str, str] = {
     "E335": "mask has pixels that are not class ids",
     "E336": "mask and image have different sizes",
     "E337": "mask has too many pixels to check",
+    "E340": "value cannot be a class",
     # E35x to E37x: rows of a source
     "E350": "line of JSON is not an object",
     "E353": "text is not UTF-8",

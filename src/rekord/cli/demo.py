@@ -116,7 +116,7 @@ def write_signs(tour: DemoTour) -> None:
     """Write a classification dataset with stratified splits."""
     from rekord.cli.write import write
 
-    tour.step("Write the signs, one folder per class (class 0 is the background, as in TensorFlow's image models)")
+    tour.step("Write the signs, one folder per class")
     split = "train=0.8,val=0.2"
     tour.show(f"$ rekord write {SIGN_PHOTOS} {SIGN_RECORDS} --split {split} --stratify label --shuffle")
     _stop_on_failure(write(SIGN_PHOTOS, SIGN_RECORDS, split=split, stratify="label", shuffle=True))

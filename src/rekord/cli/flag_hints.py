@@ -308,7 +308,24 @@ def _literal(code: str) -> object:
     try:
         return ast.literal_eval(code)
     except (ValueError, SyntaxError):
+        return _parse_features(code)
+
+
+def _parse_features(code: str) -> object:
+    """`{"zip": rk.Text()}` as {"zip": "text"}."""
+    try:
+        value = ast.parse(code, mode="eval").body
+    except SyntaxError:
         return _UNKNOWN
+    if not isinstance(value, ast.Dict):
+        return _UNKNOWN
+    found = {}
+    for key, one in zip(value.keys, value.values, strict=True):
+        if not (isinstance(key, ast.Constant) and isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)):
+            return _UNKNOWN
+        arguments = ast.unparse(one).partition("(")[2]
+        found[key.value] = one.func.attr.lower() + ("" if arguments == ")" else f"({arguments}")
+    return found
 
 
 def _find_value_end(text: str, start: int) -> int:

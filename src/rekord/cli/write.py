@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
+from rekord.cli.column_types import parse_columns
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.cli.options import Panel, argument, flag_option, integer_option, parsed_option, text_option
@@ -59,11 +60,26 @@ def write(
     ] = False,
     label_map: Annotated[
         str | None,
-        text_option("--label-map", "FILE", "Class ids by name, for detection: a .pbtxt label map.", Panel.SOURCE),
+        text_option("--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE),
     ] = None,
     schema: Annotated[
         str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        text_option(
+            "--column", "NAME=TYPE", "Type of a column, such as zip=text; others are inferred.", Panel.COLUMNS
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        text_option("--label", "COLUMN", "Column whose values are classes, learned from the data.", Panel.COLUMNS),
+    ] = None,
+    background: Annotated[
+        bool, flag_option("--background", "Reserve class id 0 for the background.", Panel.COLUMNS)
+    ] = False,
+    drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS)] = None,
+    keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS)] = None,
     map_: shared.MapOption = None,
     resize: options.ResizeOption = None,
     resize_filter: options.ResizeFilterOption = None,
@@ -172,6 +188,11 @@ def write(
     )
     requested = WriteOptions(
         schema=options.read_schema(schema),
+        columns=parse_columns(columns),
+        label=label,
+        drop=options.parse_names(drop),
+        keep=options.parse_optional_names(keep),
+        background=background,
         layout=layout,
         map=options.load_function(map_),
         transforms=transforms,
@@ -196,7 +217,7 @@ def write(
     )
     known_classes = options.parse_classes(classes)
     ignored = options.parse_ignore(ignore)
-    place, rows = _resolve_source(
+    place, rows, class_names = _resolve_source(
         source,
         out,
         layout=layout,
@@ -214,7 +235,13 @@ def write(
     )
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
         conversion = prepare_conversion(
-            rows, place, requested, masks=mask_options, own_splits=True, verbose=output.shows_progress()
+            rows,
+            place,
+            requested,
+            masks=mask_options,
+            own_splits=True,
+            verbose=output.shows_progress(),
+            class_names=class_names,
         )
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(_format_heading(conversion))
@@ -235,13 +262,13 @@ def _resolve_source(
     ignore: int | None,
     label_map: str | None,
     optional_masks: bool,
-) -> tuple[str, Any]:
-    """The folder to write, and the source to read."""
-    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source
+) -> tuple[str, Any, tuple[str, ...] | None]:
+    """The folder to write, the source to read, and the classes of a label map that the source does not take."""
+    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
 
     if layout is not None and layout not in LAYOUTS:
-        return out or source, ()
+        return out or source, (), None
     if masks is not None:
         if images is None or out is not None:
             what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
@@ -256,6 +283,11 @@ def _resolve_source(
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {escape_controls(shlex.quote(source))} OUT")
     else:
         found = identify_source(source, layout=layout)
+    class_names = None
+    if label_map is not None and not takes_label_map(found):
+        from rekord.schema.interop.label_map import read_class_names
+
+        class_names, label_map = read_class_names(label_map), None
     overrides = SourceOverrides(
         classes=classes,
         ignore=ignore,
@@ -265,7 +297,7 @@ def _resolve_source(
     )
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.
-    return out, found.path if found.kind == "records" else made
+    return out, found.path if found.kind == "records" else made, class_names
 
 
 def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:

@@ -14,7 +14,7 @@ from rekord import _core
 from rekord.arguments import invalid
 from rekord.codec.columns import Array
 from rekord.codec.images.store import store_image, store_mask
-from rekord.codec.numbers import NumberRule, store_numbers, store_sparse, store_tensor, stored_times
+from rekord.codec.numbers import NumberRule, store_multi_hot, store_numbers, store_sparse, store_tensor, stored_times
 from rekord.codec.plan import CodecPlan, ColumnPlan, compile_plan
 from rekord.codec.values import (
     InvalidValue,
@@ -27,7 +27,7 @@ from rekord.codec.values import (
 )
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Timestamp
+from rekord.schema import Boxes, Feature, Image, Label, Mask, MultiLabel, Schema, Sparse, Tensor, Timestamp
 from rekord.schema.base import dtype_name
 
 StoredValues: TypeAlias = "Array | list[bytes]"
@@ -88,6 +88,7 @@ def stored_list(feature: Feature, value: Any, shape: Shape) -> StoredValues:
 store_value.register(Tensor, lambda feature, value: ([store_tensor(value, feature)],))
 store_value.register(Sparse, lambda feature, value: store_sparse(value, feature))
 store_value.register(Image, lambda feature, value: ([store_image(value, feature)],))
+store_value.register(MultiLabel, lambda feature, value: (store_multi_hot(value, feature),))
 store_value.register(Mask, lambda feature, value: ([store_mask(value, feature)],))
 stored_list.register(Timestamp, lambda feature, value, shape: stored_times(value, feature, shape))
 
@@ -286,5 +287,20 @@ def validate_schema(schema: object) -> Schema:
             do="rk.rewrite(path, out) copies payloads; rk.rewrite([a, b], out) those of several datasets",
         )
     if isinstance(schema, Schema):
+        for name, feature in schema.items():
+            if isinstance(feature, (Label, MultiLabel)) and feature.has_unknown_classes:
+                raise _unknown_classes_error(name, feature)
         return schema
     raise invalid("schema", schema, "an rk.Schema", "rk.Schema({...}), or rk.Schema.load(path)")
+
+
+def _unknown_classes_error(name: str, feature: Label | MultiLabel) -> RekordError:
+    kind = type(feature).__name__
+    return error(
+        "S146",
+        f"`{name}` is declared as {kind}(), without its classes",
+        location=Location(feature=name),
+        expected="class names, or their number",
+        found=f"{feature!r}",
+        do=f'rk.{kind}(["cat", "dog"]); only rk.write learns classes from the data',
+    )

@@ -22,7 +22,7 @@ from rekord.codec.values import (
     is_text,
 )
 from rekord.errors import closest_match
-from rekord.schema import Feature, Sparse, Tensor, Timestamp
+from rekord.schema import Feature, MultiLabel, Sparse, Tensor, Timestamp
 from rekord.schema.base import InvalidDefault, dtype_name, integer_bounds, round_to_bfloat16, validate_element
 from rekord.schema.timestamp import NoTimestamp, no_zone, ticks_of, ticks_of_array
 
@@ -426,12 +426,12 @@ def _find_class_id(name: str, rule: NumberRule, at: int) -> int:
     if names is not None and name in _ids(names):
         return _ids(names)[name]
     if names is None:
-        expected, do = f"an id from 0 to {rule.classes - 1:,}", "Label([names, ...]) declares class names"
+        expected, do = f"an id from 0 to {rule.classes - 1:,}", f"{rule.type_name}([names, ...]) declares class names"
     else:
         some = ", ".join(repr(one) for one in names[:3])
         expected = f"one of {len(names):,} names: {some}{', …' if len(names) > 3 else ''}"[:160]
         meant = closest_match(name, names)
-        do = f"did you mean {meant!r}?" if meant else "add the name to the Label, or fix the row"
+        do = f"did you mean {meant!r}?" if meant else f"add the name to the {rule.type_name}, or fix the row"
     raise InvalidValue(
         "E316",
         "is not a known class name" if names else "is a name, but the schema has only class ids",
@@ -440,6 +440,33 @@ def _find_class_id(name: str, rule: NumberRule, at: int) -> int:
         do=do,
         at=at,
     )
+
+
+def store_multi_hot(value: Any, feature: MultiLabel) -> Array:
+    """The multi-hot vector of a list of class names, or the vector itself."""
+    array = None if is_text(value) else as_array(value)
+    if array is not None and array.dtype.kind in "OSUT":
+        value = array.tolist()
+    elif isinstance(value, (set, frozenset)):
+        value = sorted(value, key=str)
+    if isinstance(value, str):
+        raise InvalidValue(
+            "E306",
+            "is a single name, expected a list of class names",
+            expected="a list of class names, or a vector of 0 and 1",
+            found=describe_value(value),
+            do=f"give a list: [{describe_value(value)}]",
+        )
+    names = None if is_text(value) else as_sequence(value)
+    if names is None or not all(isinstance(name, str) for name in names):
+        return store_numbers(value, NumberRule.of(feature), feature.shape)
+    rule = NumberRule(
+        type_name="MultiLabel", dtype=feature.dtype, floats=False, classes=feature.count, names=feature.names
+    )
+    vector = np.zeros(feature.count, np.int64)
+    for at, name in enumerate(names):
+        vector[_find_class_id(name, rule, at)] = 1
+    return vector
 
 
 _INDEX_RULE = NumberRule(type_name="Sparse", dtype=np.dtype("<i8"), floats=False)

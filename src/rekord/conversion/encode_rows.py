@@ -34,7 +34,7 @@ from rekord.conversion.splits import (
     select_split_value,
 )
 from rekord.errors import DataError, RekordError, error, preview
-from rekord.layouts.base import DerivedRow, Layout, RowRemark, Verify
+from rekord.layouts.base import DerivedRow, Layout, PlainLayout, RowRemark, Verify
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.sources.base import Chunk, ColumnChunk, SourceRow, full_path
@@ -163,6 +163,7 @@ class RowEncoding:
         self._pending: list[_PendingRow] = []
         self._waiting_bytes = 0
         self._columns_as_rows = job.layout.needs_derive or job.function is not None
+        self._columns_as_rows |= job.columns is not None and job.columns.needs_rows
         self.rows = 0
         self.on_progress: Callable[[], None] | None = None  # called now and then while rows wait to be taken
         self._next_progress_at = 0.0
@@ -213,8 +214,13 @@ class RowEncoding:
     def _explain_map_columns(self, failure: DataError) -> None:
         """Point to `schema=`: a column that only the function adds can be declared nowhere else."""
         hinted = (failure.do or "").startswith("did you mean")
-        if failure.code == "E309" and self._job.function is not None and self._job.inferred and not hinted:
+        if failure.code != "E309" or hinted:
+            return
+        if self._job.function is not None and self._job.inferred:
             failure.do = "declare the columns that `map=` returns: schema=rk.Schema({…})"
+        elif isinstance(self._job.layout, PlainLayout):
+            name = failure.location.feature
+            failure.do = f"drop=[{name!r}], or declare it: columns={{{name!r}: rk.Text(optional=True)}}"
 
     def _append(self, row: SourceRow, copy: int, values: Mapping[str, Any]) -> None:
         job = self._job
@@ -234,6 +240,8 @@ class RowEncoding:
                 values |= {
                     name: one for name, one in given.items() if name not in job.schema and name != SPLIT_COLUMN
                 }
+        if job.columns is not None:
+            values = job.columns.convert_row(values)
         passed = None
         if job.layout.needs_derive:
             derived = job.layout.derive(values, job.verify)
@@ -357,7 +365,10 @@ class RowEncoding:
         wanted = [name for name in _column_names(values) if job.select is None or name in job.select]
         if rule.from_source and SPLIT_COLUMN not in job.schema:
             wanted = [name for name in wanted if name != SPLIT_COLUMN]
-        return _select_columns(values, wanted), facts
+        chosen = _select_columns(values, wanted)
+        if job.columns is not None:
+            chosen = job.columns.convert_columns({name: chosen[name] for name in wanted})
+        return chosen, facts
 
     def _with_splits(self, encoded: EncodedRows) -> EncodedRows:
         """The rows with their splits, unless these depend on all rows of a class."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 
+from rekord.conversion.class_ids import ColumnConversions
 from rekord.conversion.splits import SplitRule
 from rekord.dataset.manifest import shard_name
 from rekord.layouts.base import Layout, Verify
@@ -62,6 +63,7 @@ class ConversionJob:
     key: str | None = None
     index: tuple[str, ...] = ()
     select: tuple[str, ...] | None = None  # the columns of the source that the layout wants; None: all
+    columns: ColumnConversions | None = None  # what happens to columns before rows are encoded
     shuffle: bool = False
     seed: int = 0
     compression: str = "none"
@@ -86,6 +88,7 @@ class ConversionJob:
             "source": {"kind": self.source.kind, **self.source.options()},
             "layout": {"name": self.layout.name, **self.layout.options()},
             "map": None if self.function is None else digest_function(self.function),
+            "columns": None if self.columns is None else self.columns.options(),
             "split": self.splits.options(),
             "key": self.key,
             "index": list(self.index),

@@ -19,40 +19,40 @@ def classification(
     *,
     classes: Sequence[str] | int | None = None,
     synsets: Sequence[str] | None = None,
-    zero_based: bool = False,
+    background: bool = False,
     optional_labels: bool = False,
 ) -> ClassificationLayout:
     """Images with one class each, under the keys of ImageNet's records.
 
-    `classes` are the names by id from 0, or their number. Stored ids start at 1, as in ImageNet: 0 is reserved for a
-    background class. To keep names and stored ids aligned, the schema's Label has a name for 0 too, "background" (in
-    brackets if a class already has this name). With `zero_based` the stored ids are those of the rows. `synsets` are
-    stored next to the names, one per class.
+    `classes` are the names by id from 0, or their number. With `background`, stored ids start at 1, as older image
+    models of TensorFlow expect: 0 is reserved for a background class. To keep names and stored ids aligned, the
+    schema's Label then has a name for 0 too, "background" (in brackets if a class already has this name). `synsets`
+    are stored next to the names, one per class.
 
     Rows without a label are bad rows, unless `optional_labels` is set or no classes are known: labels are then
     optional integers.
     """
     count, names = _count_and_names(classes, synsets)
     return ClassificationLayout(
-        schema=_build_schema(count, names, synsets is not None, zero_based, optional_labels),
+        schema=_build_schema(count, names, synsets is not None, background, optional_labels),
         count=count,
         names=names,
         synsets=None if synsets is None else tuple(synsets),
-        zero_based=bool(zero_based),
+        background=bool(background),
         optional_labels=bool(optional_labels),
         ids={} if names is None else {name: i for i, name in enumerate(names)},
     )
 
 
 def _build_schema(
-    count: int | None, names: tuple[str, ...] | None, has_synsets: bool, zero_based: bool, optional: bool
+    count: int | None, names: tuple[str, ...] | None, has_synsets: bool, background: bool, optional: bool
 ) -> Schema:
     key = "image/class/label"
     label: Feature
     if names is not None:
-        label = Label(names if zero_based else [_choose_background_name(names), *names], key=key, optional=optional)
+        label = Label(add_background(names) if background else names, key=key, optional=optional)
     elif count is not None:
-        label = Label(count if zero_based else count + 1, key=key, optional=optional)
+        label = Label(count + 1 if background else count, key=key, optional=optional)
     else:
         label = Int64(key=key, optional=True)
     columns: dict[str, Feature] = {
@@ -72,11 +72,12 @@ def _build_schema(
     return Schema(columns)
 
 
-def _choose_background_name(names: tuple[str, ...]) -> str:
+def add_background(names: Sequence[str]) -> tuple[str, ...]:
+    """Class names with one for id 0 before them."""
     name = "background"
     while name in names:
         name = f"({name})"
-    return name
+    return (name, *names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class ClassificationLayout:
     count: int | None
     names: tuple[str, ...] | None
     synsets: tuple[str, ...] | None
-    zero_based: bool
+    background: bool
     optional_labels: bool
     ids: Mapping[str, int] = field(repr=False, compare=False)
 
@@ -96,7 +97,7 @@ class ClassificationLayout:
         return {
             "classes": self.count if self.names is None else list(self.names),
             "synsets": None if self.synsets is None else list(self.synsets),
-            "zero_based": self.zero_based,
+            "background": self.background,
             "optional_labels": self.optional_labels,
         }
 
@@ -114,7 +115,7 @@ class ClassificationLayout:
         label = row.get("label")
         if label is not None:
             class_id = self._id_of(label)
-            values["label"] = class_id if self.zero_based else class_id + 1
+            values["label"] = class_id + 1 if self.background else class_id
             if self.names is not None:
                 values["text"] = self.names[class_id]
             if self.synsets is not None:

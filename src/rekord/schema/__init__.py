@@ -10,6 +10,7 @@ from rekord.schema.features import (
     Int64,
     Label,
     Mask,
+    MultiLabel,
     Payload,
     Sparse,
     Tensor,
@@ -20,6 +21,6 @@ from rekord.schema.timestamp import Timestamp
 
 __all__ = [
     "ABSENT", "Boxes", "Bytes", "Change", "Compatibility", "Feature", "Float32", "Image", "Int64",
-    "Label", "Mask", "Payload", "RecordKind", "Schema", "Sparse", "Tensor", "Text", "Timestamp",
+    "Label", "Mask", "MultiLabel", "Payload", "RecordKind", "Schema", "Sparse", "Tensor", "Text", "Timestamp",
     "compat", "of_type",
 ]  # fmt: skip

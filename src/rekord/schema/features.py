@@ -44,7 +44,9 @@ from rekord.schema.base import (
     validate_text,
 )
 
-__all__ = ["Boxes", "Bytes", "Float32", "Image", "Int64", "Label", "Mask", "Sparse", "Tensor", "Text"]
+__all__ = [
+    "Boxes", "Bytes", "Float32", "Image", "Int64", "Label", "Mask", "MultiLabel", "Sparse", "Tensor", "Text",
+]  # fmt: skip
 
 _MAX_INDICES = 2**63 - 1
 _NOT_RAW = ("uint32",)  # not supported by tf.io.decode_raw, with which TFDS reads raw bytes
@@ -257,7 +259,8 @@ class Text(Feature):
 class Label(Feature):
     """A class, stored as its id from 0 to `count` - 1. Rows have the id, or the class name if names are declared.
 
-    `Label(["cat", "dog"])` or `Label(10)`; `shape=(None,)` for multiple labels.
+    `Label(["cat", "dog"])` or `Label(10)`; `shape=(None,)` for lists of classes, stored as their ids. `Label()` is
+    for `rk.write`, which learns the classes from the data: their values as text, sorted.
     """
 
     names: tuple[str, ...] | None = None
@@ -281,22 +284,13 @@ class Label(Feature):
         optional: bool = False,
         default: Any = ABSENT,
     ) -> None:
-        for name, value in (("key", key), ("optional", optional), ("default", default)):
+        for name, value in (("key", key), ("optional", optional), ("default", default), ("shape", shape)):
             self._set(name, value)
-        if classes is not None:
-            if isinstance(to_python_scalar(classes), int):
-                count = classes if count is None else count  # type: ignore[assignment]
-            elif names is None:
-                names = classes  # type: ignore[assignment]
-        self._set("names", names)
-        self._set("count", count)
-        self._set("shape", shape)
+        _set_classes(self, classes, names, count)
         self.__post_init__()
 
     def _validate_fields(self) -> None:
-        if self.names is not None:
-            self._set("names", self._validate_class_names(self.names))
-        self._set("count", self._validate_class_count(self.count))
+        _validate_classes(self)
         self._validate_shape()
 
     @property
@@ -304,16 +298,21 @@ class Label(Feature):
         return np.dtype("<i8")
 
     @property
-    def limits(self) -> tuple[int, int]:
-        return 0, self.count - 1
+    def limits(self) -> tuple[int, int] | None:
+        return (0, self.count - 1) if self.count else None
 
     @property
-    def class_count(self) -> int:
-        return self.count
+    def class_count(self) -> int | None:
+        return self.count or None
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
         return self.names
+
+    @property
+    def has_unknown_classes(self) -> bool:
+        """Whether the classes are still to be learned from data."""
+        return not self.count
 
     def declared(self) -> dict[str, Any]:
         """The fields that were given, without a count that follows from the names."""
@@ -326,66 +325,155 @@ class Label(Feature):
         """The id of a class by its name, None if the name is unknown."""
         return self.names.index(name) if self.names is not None and name in self.names else None
 
-    def _validate_class_names(self, names: object) -> tuple[str, ...]:
-        if isinstance(names, np.ndarray):
-            names = names.tolist()
-        if not isinstance(names, (list, tuple)):
-            raise self._class_names_error("a list of class names, or the number of classes", preview(names))
-        for name in names:
-            if not is_name(name):
-                raise self._class_names_error("names of at least one character, as str", preview(name))
-        if len(set(names)) < len(names):
-            duplicate = next(name for i, name in enumerate(names) if name in names[:i])
-            raise self._class_names_error("unique names", f"duplicate {preview(duplicate)}")
-        return tuple([str(name) for name in names])
-
-    def _validate_class_count(self, count: object) -> int:
-        known = None if self.names is None else len(self.names)
-        count = known if count is None else to_python_scalar(count)
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_INDICES:
-            raise self._class_names_error("at least one class", "none" if count in (None, 0) else preview(count))
-        if known is not None and known != count:
-            raise self._class_names_error(f"{count} names, one per class", f"{known} names")
-        return count
-
-    def _class_names_error(self, expected: str, found: str) -> Exception:
-        return self._refuse(
-            "S108",
-            "has invalid classes",
-            expected=expected,
-            found=found,
-            do='Label(["cat", "dog"]), or Label(10) for classes without names',
-        )
-
     def _conform_element(self, value: object) -> int:
+        if self.has_unknown_classes:
+            raise InvalidDefault("classes that are declared: Label([names, ...])", value)
         number = self.id_of(value) if isinstance(value, str) else validate_integer(value, self.dtype)
         if number is None or not 0 <= number < self.count:
             raise InvalidDefault(f"a class name, or an id from 0 to {self.count - 1}", value)
         return number
 
     def changes_since(self, before: Feature) -> Changes:
-        if before.class_count is None:
+        if before.class_count is None or self.has_unknown_classes:
             yield from integer_changes(before, self)
             return
         if before.class_count != self.count:
             yield before.class_count < self.count, f"{before.class_count} classes became {self.count}"
-        names = before.class_names
-        if names == self.names:
-            return
-        if names is None or self.names is None:
-            yield True, "class names were added" if names is None else "class names were removed"
-            return
-        for index, (old, new) in enumerate(zip(names, self.names, strict=False)):
-            if old != new:
-                yield False, f"class {index} {old!r} became {new!r}"
-                return
+        yield from _class_name_changes(before.class_names, self.names)
 
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
+        if self.has_unknown_classes:
+            return "int_domain", {"is_categorical": True}
         return "int_domain", {"min": 0, "max": self.count - 1, "is_categorical": True}
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
         _require_values(self)
+        if self.has_unknown_classes:
+            raise Inexpressible("a Label with classes", "Label()")
         return "classLabel", {"numClasses": str(self.count)}
+
+
+def _class_name_changes(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> Changes:
+    if before == after:
+        return
+    if before is None or after is None:
+        yield True, "class names were added" if before is None else "class names were removed"
+        return
+    for index, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            yield False, f"class {index} {old!r} became {new!r}"
+            return
+
+
+def _set_classes(feature: Label | MultiLabel, classes: object, names: object, count: object) -> None:
+    """Set `names` and `count` from the arguments; the positional one is either of them."""
+    if classes is not None:
+        if isinstance(to_python_scalar(classes), int):
+            count = classes if count is None else count
+        elif names is None:
+            names = classes
+    feature._set("names", names)
+    feature._set("count", count)
+
+
+def _validate_classes(feature: Label | MultiLabel) -> None:
+    """Bring `names` and `count` into canonical form; a count of 0 means that the classes are to be learned."""
+    names, count = feature.names, feature.count
+    if names is None and count is None:
+        feature._set("count", 0)
+        return
+    if names is not None:
+        feature._set("names", _validate_class_names(feature, names))
+    feature._set("count", _validate_class_count(feature, count))
+
+
+def _validate_class_names(feature: Label | MultiLabel, names: object) -> tuple[str, ...]:
+    if isinstance(names, np.ndarray):
+        names = names.tolist()
+    if not isinstance(names, (list, tuple)):
+        raise _class_names_error(feature, "a list of class names, or the number of classes", preview(names))
+    for name in names:
+        if not is_name(name):
+            raise _class_names_error(feature, "names of at least one character, as str", preview(name))
+    if len(set(names)) < len(names):
+        duplicate = next(name for i, name in enumerate(names) if name in names[:i])
+        raise _class_names_error(feature, "unique names", f"duplicate {preview(duplicate)}")
+    return tuple([str(name) for name in names])
+
+
+def _validate_class_count(feature: Label | MultiLabel, count: object) -> int:
+    known = None if feature.names is None else len(feature.names)
+    count = known if count is None else to_python_scalar(count)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_INDICES:
+        raise _class_names_error(feature, "at least one class", "none" if count in (None, 0) else preview(count))
+    if known is not None and known != count:
+        raise _class_names_error(feature, f"{count} names, one per class", f"{known} names")
+    return count
+
+
+def _class_names_error(feature: Label | MultiLabel, expected: str, found: str) -> Exception:
+    name = type(feature).__name__
+    return feature._refuse(
+        "S108",
+        "has invalid classes",
+        expected=expected,
+        found=found,
+        do=f'{name}(["cat", "dog"]), or {name}(10) for classes without names',
+    )
+
+
+@check_keywords
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class MultiLabel(Int64):
+    """Any number of classes per record, stored multi-hot: `count` integers, 1 for each class of the record, else 0.
+
+    Rows have a list of class names, or the vector itself. `MultiLabel()` is for `rk.write`, which learns the classes
+    from the data. `Label(…, shape=(None,))` stores the ids of the classes instead.
+    """
+
+    names: tuple[str, ...] | None = None
+    count: int = 0
+
+    _first: ClassVar[tuple[str, ...]] = ("names", "count")
+    reads_text = False
+
+    def __init__(
+        self,
+        classes: Sequence[str] | int | None = None,
+        /,
+        *,
+        names: Sequence[str] | None = None,
+        count: int | None = None,
+        key: str | None = None,
+        optional: bool = False,
+        default: Any = ABSENT,
+    ) -> None:
+        fields = {"key": key, "optional": optional, "default": default, "dtype": "int64", "range": (0, 1)}
+        for name, value in {**fields, "cast": False, "partitions": (), "shape": ()}.items():
+            self._set(name, value)
+        _set_classes(self, classes, names, count)
+        self.__post_init__()
+
+    def _validate_fields(self) -> None:
+        _validate_classes(self)
+        if self.count:
+            self._set("shape", (self.count,))
+        Int64._validate_fields(self)
+
+    @property
+    def has_unknown_classes(self) -> bool:
+        """Whether the classes are still to be learned from data."""
+        return not self.count
+
+    def declared(self) -> dict[str, Any]:
+        """The fields that were given, without what follows from the classes."""
+        follows = ("shape", "range", "count") if self.names is not None else ("shape", "range")
+        return {name: value for name, value in Feature.declared(self).items() if name not in follows}
+
+    def changes_since(self, before: Feature) -> Changes:
+        yield from integer_changes(before, self)
+        if isinstance(before, MultiLabel):
+            yield from _class_name_changes(before.names, self.names)
 
 
 def _require_values(feature: Feature) -> None:

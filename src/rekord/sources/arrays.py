@@ -9,7 +9,7 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -389,9 +389,13 @@ class DataFrameSource:
             return SourceFacts(layout="table", source_bytes=self._size())
         return SourceFacts(layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size())
 
-    def peek_schema(self) -> Schema:
-        """The schema of the columns. Raises if none can be inferred."""
-        return infer_rows(self.frame)
+    def peek_schema(self, *, skip: Collection[str] = ()) -> Schema:
+        """The schema of the columns, without `skip`. Raises if none can be inferred."""
+        if not skip:
+            return infer_rows(self.frame)
+        names = [name for name in self.frame if name not in skip]
+        frame = self.frame
+        return infer_rows({name: frame[name] for name in names} if isinstance(frame, Mapping) else frame[names])
 
     def rows(self) -> Iterator[Chunk]:
         first = 0

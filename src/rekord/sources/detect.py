@@ -557,6 +557,11 @@ _ACCEPTED_OVERRIDES = {
 }
 
 
+def takes_label_map(found: DetectedSource) -> bool:
+    """Whether the source itself assigns ids by a label map: those of boxes."""
+    return "label_map" in _ACCEPTED_OVERRIDES.get(found.kind, ())
+
+
 def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRIDES) -> Source:
     """The source. An option that it does not have is refused, not ignored."""
     accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())

@@ -154,7 +154,8 @@ class HuggingFaceSource:
                 if len(rows) >= limit_rows:
                     break
             complete = len(rows) < limit_rows
-            self._schema = infer_row_schema(rows, complete=complete, has_splits=self._splits is not None)
+            skip = ("split",) if self._splits is not None else ()
+            self._schema = infer_row_schema(rows, complete=complete, skip=skip)
         return self._schema
 
     def rows(self) -> Iterator[ColumnChunk]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -79,25 +79,38 @@ class RowsSource:
         """What is known without reading; the schema only after `peek_schema`."""
         return SourceFacts(layout="table", schema=self._schema, rows=self._known_rows, splits=self._splits)
 
-    def peek_schema(self, limit_rows: int = PEEK_ROWS, limit_bytes: int = PEEK_BYTES) -> Schema:
+    def peek_columns(self, limit_rows: int = PEEK_ROWS) -> tuple[list[str], bool]:
+        """The columns of the first good rows, which are not lost, and whether these are all rows."""
+        complete = self._peek(limit_rows, PEEK_BYTES)
+        good = [row.values for row in self._waiting if not isinstance(row.values, RekordError)]
+        return list(dict.fromkeys(name for values in good for name in values)), complete
+
+    def peek_schema(
+        self, limit_rows: int = PEEK_ROWS, limit_bytes: int = PEEK_BYTES, *, skip: Collection[str] = ()
+    ) -> Schema:
         """The schema of the first rows, which are not lost: `rows` starts with them.
 
-        Bad rows are skipped; if there are no others, the first error is raised.
+        Bad rows are skipped; if there are no others, the first error is raised. The columns `skip` are left out.
         """
         if self._schema is None:
-            running = self._start()
-            taken_bytes = 0
-            complete = False
-            while len(self._waiting) < limit_rows and taken_bytes < limit_bytes:
-                row = next(running, None)
-                if row is None:
-                    complete = True
-                    break
-                self._waiting.append(row)
-                taken_bytes += 0 if isinstance(row.values, RekordError) else estimate_row_bytes(row.values)
-            self._running = running
-            self._schema = infer_row_schema(self._waiting, complete=complete, has_splits=self._splits is not None)
+            complete = self._peek(limit_rows, limit_bytes)
+            skipped = {*skip, "split"} if self._splits is not None else skip
+            self._schema = infer_row_schema(self._waiting, complete=complete, skip=skipped)
         return self._schema
+
+    def _peek(self, limit_rows: int, limit_bytes: int) -> bool:
+        """Keep the first rows; returns whether there are no others."""
+        running = self._start() if self._running is None else self._running
+        good = [row.values for row in self._waiting if not isinstance(row.values, RekordError)]
+        taken_bytes = sum(map(estimate_row_bytes, good))
+        self._running = running
+        while len(self._waiting) < limit_rows and taken_bytes < limit_bytes:
+            row = next(running, None)
+            if row is None:
+                return True
+            self._waiting.append(row)
+            taken_bytes += 0 if isinstance(row.values, RekordError) else estimate_row_bytes(row.values)
+        return False
 
     def rows(self) -> Iterator[SourceRow]:
         """All rows, in order. An exception of the iterable passes through, with the row in its notes."""
@@ -153,15 +166,15 @@ def add_row_note(failure: Exception, position: int) -> None:
         failure.add_note(f"rekord was reading row {position:,}")
 
 
-def infer_row_schema(rows: Iterable[SourceRow], *, complete: bool, has_splits: bool = False) -> Schema:
-    """The schema of the good rows. `split` assigns a row to a split, and is not a column."""
+def infer_row_schema(rows: Iterable[SourceRow], *, complete: bool, skip: Collection[str] = ()) -> Schema:
+    """The schema of the good rows, without the columns `skip`."""
     good: list[Mapping[str, Any]] = []
     bad: RekordError | None = None
     for row in rows:
         if isinstance(row.values, RekordError):
             bad = bad or row.values
-        elif has_splits:
-            good.append({name: value for name, value in row.values.items() if name != "split"})
+        elif skip:
+            good.append({name: value for name, value in row.values.items() if name not in skip})
         else:
             good.append(row.values)
     if bad is not None and not good:

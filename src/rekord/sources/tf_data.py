@@ -162,8 +162,14 @@ def convert_tensor(leaf: TensorLeaf, tensor: Any) -> dict[str, Any]:
         assert leaf.dims is not None
         flat = indices @ np.array([prod(leaf.dims[i + 1 :]) for i in range(len(leaf.dims))], np.int64)  # type: ignore[arg-type]
         return {leaf.name: (flat, values)}
-    places = (f"{leaf.name}/indices", f"{leaf.name}/values", f"{leaf.name}/dense_shape")
-    return dict(zip(places, (indices, values, tensor.dense_shape.numpy()), strict=True))
+    return dict(zip(_leaf_columns(leaf), (indices, values, tensor.dense_shape.numpy()), strict=True))
+
+
+def _leaf_columns(leaf: TensorLeaf) -> tuple[str, ...]:
+    """The columns of `build_leaf_features`."""
+    if leaf.form != "sparse" or _sparse_size(leaf) is not None:
+        return (leaf.name,)
+    return f"{leaf.name}/indices", f"{leaf.name}/values", f"{leaf.name}/dense_shape"
 
 
 def _build_feature(dtype: str, dims: Dims) -> Feature:
@@ -302,6 +308,10 @@ class TfDataSource:
         except RekordError:  # `peek_schema` raises it, unless a schema is declared
             schema = None
         return SourceFacts(layout="table", schema=schema, rows=known, extra=extra)
+
+    def peek_columns(self, limit_rows: int = PEEK_ROWS) -> tuple[list[str], bool]:
+        """The columns of the elements, which all have the same ones."""
+        return [name for leaf in self._leaves.values() for name in _leaf_columns(leaf)], True
 
     def peek_schema(self, limit_rows: int = PEEK_ROWS, limit_bytes: int = PEEK_BYTES) -> Schema:
         """The schema of the element specs, completed from the first rows, which are not lost."""

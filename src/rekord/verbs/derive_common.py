@@ -64,7 +64,7 @@ class SourceDataset:
     def inherited_options(self) -> dict[str, Any]:
         """Its options that also hold for datasets derived from it."""
         recorded = {} if self.manifest is None else self.manifest.options
-        return {name: recorded[name] for name in ("key", "layout") if recorded.get(name) is not None}
+        return {name: recorded[name] for name in ("key", "layout", "columns") if recorded.get(name) is not None}
 
 
 def open_source_dataset(

@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from rekord.conversion.class_ids import ColumnConversions
 from rekord.conversion.encode_rows import RowEncoding
 from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.plan import ConversionJob, ShardingRule
@@ -27,6 +28,7 @@ from rekord.conversion.splits import (
 from rekord.errors import error
 from rekord.layouts.base import Layout
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
+from rekord.sources.spool import SpooledSource
 from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain
 from rekord.verbs.forecast import SilentBadRows
@@ -65,6 +67,7 @@ class FitOptions:
 
     function: Any
     select: tuple[str, ...] | None
+    columns: ColumnConversions | None
     splits: SplitRule
     key: str | None
     seed: int
@@ -79,6 +82,7 @@ class FitOptions:
             function=self.function,
             key=self.key,
             select=self.select,
+            columns=self.columns,
             seed=self.seed,
             verify="headers",
             on_bad_row="reject",
@@ -175,7 +179,7 @@ def _pickle_task(task: _FitTask) -> bytes:
 
 def _reject_single_pass_source(source: Any, step: Learning) -> None:
     inner = getattr(source, "source", source)
-    if getattr(inner, "_once", False):
+    if not isinstance(source, SpooledSource) and getattr(inner, "_once", False):
         raise error(
             "U616",
             f"`{step.name}` needs all rows first, but these can be read only once",
@@ -212,6 +216,8 @@ class _FitEncoding(RowEncoding):
             values = {name: value for name, value in values.items() if name != SPLIT_COLUMN}
         if job.select is not None:
             values = {name: values[name] for name in job.select if name in values}
+        if job.columns is not None:
+            values = job.columns.convert_row(values)
         if job.layout.needs_derive:
             values = job.layout.derive(values, job.verify).values
         self._state.update(self._task.row(values))

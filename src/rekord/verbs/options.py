@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from rekord.arguments import INT64_MIN, as_path, bytes_size, integer, invalid, one_of, optional_names, positive_int
+from rekord.arguments import (
+    INT64_MIN,
+    as_path,
+    bytes_size,
+    flag,
+    integer,
+    invalid,
+    one_of,
+    optional_names,
+    positive_int,
+)
 from rekord.conversion.engines.local import available_workers
 from rekord.conversion.plan import OnBadRow, RowFunction, ShardingRule
 from rekord.dataset.dataset import Dataset
@@ -90,6 +100,11 @@ class WriteOptions(OutputOptions):
     least_seed = INT64_MIN
 
     schema: Schema | None = None
+    columns: Mapping[str, Feature] | None = None
+    label: str | None = None
+    drop: Sequence[str] = ()
+    keep: Sequence[str] | None = None
+    background: bool = False
     layout: Layout | str | None = None
     map: RowFunction | None = None
     transforms: Transform | Sequence[Transform] = ()
@@ -118,6 +133,7 @@ class WriteOptions(OutputOptions):
                 do='engine="local"',
             )
         one_of("engine", self.engine, ("local",))
+        flag("background", self.background)
         super().__post_init__()
         share = self.max_rejects
         if not isinstance(share, (int, float)) or isinstance(share, bool) or not share >= 0:

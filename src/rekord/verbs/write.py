@@ -23,7 +23,7 @@ from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.layouts.tfds import build_tfds_files, check_tfds
-from rekord.schema import Label, Schema, of_type
+from rekord.schema import Feature, Label, Schema, of_type
 from rekord.schema.interop.label_map import format_label_map
 from rekord.sources.base import RowsLike, Source, SourceFacts
 from rekord.sources.frameworks import find_framework_source, huggingface
@@ -33,6 +33,16 @@ from rekord.sources.rows import rows as rows_source
 from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.transforms.base import Transform, collect_companions
 from rekord.transforms.chain import as_chain
+from rekord.verbs.declare_columns import (
+    ColumnRequest,
+    DeclaredColumns,
+    adapt_image_list,
+    check_column_options,
+    choose_class_names,
+    declare_layout,
+    declare_table,
+    project_source,
+)
 from rekord.verbs.fit_transforms import FitOptions, fit_chain
 from rekord.verbs.options import WriteOptions, conflicting_options, output_folder, resolve_worker_count
 from rekord.version import VERSION
@@ -51,6 +61,7 @@ class MaskOptions(NamedTuple):
 
 
 DEFAULT_MASK_OPTIONS = MaskOptions()
+_NO_REQUEST = ColumnRequest()
 
 
 def resolve_source(
@@ -107,20 +118,16 @@ def attach_schema(source: Source, schema: Schema | None = None, path: str | None
 
 
 def choose_layout(
-    source: Source, facts: SourceFacts, name: str | None, masks: MaskOptions = DEFAULT_MASK_OPTIONS
+    facts: SourceFacts, name: str, masks: MaskOptions = DEFAULT_MASK_OPTIONS, request: ColumnRequest = _NO_REQUEST
 ) -> Layout:
-    """The named layout, or the one that fits the source, with the classes of the source."""
-    if name is not None:
-        one_of("layout", name, LAYOUTS, do='layout="auto"')
-    wanted = facts.layout if name in (None, "auto") else name
-    if wanted in ("table", "text"):
-        return PlainLayout(_get_schema(source, facts))
-    if wanted != facts.layout:
-        raise _layout_mismatch_error(source, facts, str(wanted))
-    classes = facts.classes
-    if wanted == "classification":
-        return classification(classes=classes, optional_labels=bool(facts.extra.get("optional_labels")))
-    if wanted == "deeplab":
+    """The named layout, with the classes of the source unless others are declared."""
+    named = choose_class_names(request, name, facts)
+    classes = named or facts.classes
+    if name == "classification":
+        optional = bool(facts.extra.get("optional_labels"))
+        background = request.background
+        return classification(classes=classes, background=background, optional_labels=optional)
+    if name == "deeplab":
         colours = facts.extra.get("colours") if masks.colours is None else masks.colours
         return deeplab(
             classes=masks.classes or facts.extra.get("classes") or (len(classes) if classes else 21),
@@ -136,13 +143,11 @@ def choose_layout(
     )
 
 
-def _get_schema(source: Any, facts: SourceFacts) -> Any:
-    if facts.schema is not None:
-        return facts.schema
-    inner = getattr(source, "source", source)
-    if hasattr(inner, "peek_schema"):
-        return inner.peek_schema()
-    raise _layout_mismatch_error(source, facts, "table")
+def _has_schema(source: Any, facts: SourceFacts) -> bool:
+    """Whether the columns of a source can be stored as they are."""
+    while facts.schema is None and not hasattr(source, "peek_schema") and hasattr(source, "source"):
+        source = source.source
+    return facts.schema is not None or hasattr(source, "peek_schema")
 
 
 def _layout_mismatch_error(source: Any, facts: SourceFacts, wanted: str) -> RekordError:
@@ -164,15 +169,22 @@ def prepare_conversion(
     masks: MaskOptions = DEFAULT_MASK_OPTIONS,
     own_splits: bool = False,
     verbose: bool = False,
+    class_names: tuple[str, ...] | None = None,
+    recorded: Mapping[str, Any] | None = None,
 ) -> Conversion:
-    """Validate everything that can be validated before a row is read, and fit the transforms that learn from rows.
+    """Validate everything that can be validated before a row is read, and learn classes and transforms from rows.
 
-    `masks` overrides what the source knows about its masks. With `own_splits`, a source that has splits keeps them
-    unless `split` is given. With `verbose`, fitting is reported on stderr.
+    `masks` overrides what the source knows about its masks, `class_names` the classes of its labels. With
+    `own_splits`, a source that has splits keeps them unless `split` is given. With `verbose`, fitting is reported on
+    stderr. `recorded` are the declared columns of the dataset that rows are appended to.
     """
+    check_column_options(options)
     schema, layout, split = options.schema, options.layout, options.split
     named = layout if isinstance(layout, str) else None
     source = resolve_source(rows, names=options.names, layout=named, schema=schema)
+    source, options = adapt_image_list(source, options)
+    request = ColumnRequest.of(options, class_names, recorded or {})
+    source, request = project_source(source, request)
     if options.limit is not None:
         source = LimitedSource(source, options.limit)
     facts = source.facts()
@@ -185,17 +197,25 @@ def prepare_conversion(
             likely="`.repeat()` in the pipeline, which is for training",
             do="remove `.repeat()`, or limit=10_000",
         )
-    chosen, select = _resolve_layout(source, facts, schema, layout, masks)
+    place, workers = output_folder(out), resolve_worker_count(options.workers)
+    declared = _declare_columns(source, facts, layout, masks, request, options, place, workers)
+    source, facts, chosen, select = declared.source, declared.facts, declared.layout, declared.select
     validate_schema(chosen.schema)
     inferred = schema is None and isinstance(chosen, PlainLayout)
     if own_splits and split is None and facts.splits:
         split = "source"
     rule = parse_split_rule(split, by=options.split_by, stratify=options.stratify, known=facts.splits)
-    place, workers = output_folder(out), resolve_worker_count(options.workers)
     compression = options.compression or "none"
     fitted_files: dict[str, bytes] = {}
     if options.transforms != () and (chain := as_chain(options.transforms)).steps:
-        requested = FitOptions(function=options.map, select=select, splits=rule, key=options.key, seed=options.seed)
+        requested = FitOptions(
+            function=options.map,
+            select=select,
+            columns=declared.conversions,
+            splits=rule,
+            key=options.key,
+            seed=options.seed,
+        )
         chain = fit_chain(
             chain,
             source,
@@ -218,6 +238,7 @@ def prepare_conversion(
         key=options.key,
         index=select_index_columns(chosen.schema, options.index),
         select=select,
+        columns=declared.conversions,
         shuffle=bool(options.shuffle),
         seed=options.seed,
         compression=compression,
@@ -279,26 +300,41 @@ def _build_companions(
     return files
 
 
-def _resolve_layout(
-    source: Source, facts: SourceFacts, schema: Schema | None, layout: Layout | str | None, masks: MaskOptions
-) -> tuple[Layout, tuple[str, ...] | None]:
-    """The layout, and the columns that it selects from the source (None: rows must fit without selection)."""
-    if schema is not None:
-        validate_schema(schema)
+def _declare_columns(
+    source: Source,
+    facts: SourceFacts,
+    layout: Layout | str | None,
+    masks: MaskOptions,
+    request: ColumnRequest,
+    options: WriteOptions,
+    out: str,
+    workers: int,
+) -> DeclaredColumns:
+    """The layout, with the columns as they are declared."""
+    if layout is not None and not isinstance(layout, str):
+        for member in ("schema", "derive", "needs_derive", "options"):
+            if not hasattr(layout, member):
+                raise invalid("layout", layout, "a layout from rk.layouts, or its name", 'layout="deeplab"')
+    if request.schema is not None:
+        if not isinstance(request.schema, Schema) or request.schema.kind == "bytes":
+            validate_schema(request.schema)  # raises
         if layout is not None and layout not in ("table", "text", "auto"):
             raise conflicting_options("layout", "schema")
-        declared = None if facts.schema is None else tuple(schema)
-        return PlainLayout(schema), declared
-    if layout is None or isinstance(layout, str):
-        made = choose_layout(source, facts, layout, masks)
-        # Rows of a source with splits have a column for theirs. Other rows must fit: a column that none of the first
-        # rows has would be lost silently.
-        named = isinstance(made, PlainLayout) and facts.splits is not None
-        return made, tuple(made.schema) if named else None
-    for member in ("schema", "derive", "needs_derive", "options"):
-        if not hasattr(layout, member):
-            raise invalid("layout", layout, "a layout from rk.layouts, or its name", 'layout="deeplab"')
-    return layout, None
+    elif layout is not None and not isinstance(layout, str):
+        if request.background:
+            raise conflicting_options("background", "layout", do="rk.layouts.classification(background=True)")
+        return declare_layout(layout, source, facts, request)
+    else:
+        if layout is not None:
+            one_of("layout", layout, LAYOUTS, do='layout="auto"')
+        wanted = facts.layout if layout in (None, "auto") else layout
+        if wanted not in ("table", "text"):
+            if wanted != facts.layout:
+                raise _layout_mismatch_error(source, facts, str(wanted))
+            return declare_layout(choose_layout(facts, str(wanted), masks, request), source, facts, request)
+        if not _has_schema(source, facts):
+            raise _layout_mismatch_error(source, facts, "table")
+    return declare_table(source, facts, request, out=out, staging=options.staging, workers=workers)
 
 
 def select_index_columns(schema: Schema, requested: Sequence[str]) -> tuple[str, ...]:
@@ -339,6 +375,11 @@ def write(
     out: PathLike,
     *,
     schema: Schema | None = None,
+    columns: Mapping[str, Feature] | None = None,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] | None = None,
+    background: bool = False,
     layout: Layout | str | None = None,
     map: RowFunction | None = None,
     transforms: Transform | Sequence[Transform] = (),
@@ -370,6 +411,10 @@ def write(
     Table, a pandas or polars DataFrame, a tf.data.Dataset, a Hugging Face dataset or a torch Dataset. `schema` or a
     `layout` (`rk.layouts`) determines the columns; without either, the source does. `transforms` (`rk.transforms`)
     are then applied to the rows, and change the stored schema.
+
+    `schema` declares all columns; `columns={"zip": rk.Text()}` declares some, and the rest is inferred. A column of
+    paths that is declared as `rk.Image()` becomes images. `label="species"` makes a column a label, whose classes are
+    learned from all rows; ids start at 0, or at 1 with `background`. `drop` and `keep` select columns.
 
     `split` is a dict of ratios, a name, "source" if the source has splits, or None for a single split `train`.
     Ratios are based on the hash of a row's identity, or of the column `split_by`: rows keep their split when others

@@ -76,7 +76,7 @@ def test_a_person_reads_what_was_done(capsys):
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "code"),
     [
-        (["append", "in", "out", "--from", "bad.csv"], 1, "E303"),
+        (["append", "in", "out", "--from", "bad.csv"], 1, "E356"),
         (["relabel", "in", "out", "--from", "unknown.csv"], 1, "X571"),
         (["delete", "in", "out"], 2, "U601"),
         (["delete", "in", "out", "--where", "x = 1", "--records", "list.csv"], 2, "U601"),

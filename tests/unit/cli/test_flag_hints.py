@@ -66,7 +66,7 @@ def test_parameters_are_named_as_flags_of_the_verb(translate: Any, verb: str, te
         ("write", 'Image(format="jpeg", quality=95)'),
         ("write", "shuffle=False"),
         ("write", 'rk.write(rows, "data/flowers")'),  # rows exist only in Python
-        ("write", "columns={'a': rk.Text()}"),
+        ("check", "columns={'a': rk.Text()}"),
         ("train", "rekord split IN OUT --split train=0.9,val=0.1 --stratify label"),
         ("train", "rekord rewrite IN OUT --cast label=int64, and train on OUT"),
         ("write", "rekord write --images DIR --masks DIR OUT"),
@@ -74,6 +74,11 @@ def test_parameters_are_named_as_flags_of_the_verb(translate: Any, verb: str, te
 )
 def test_what_the_verb_does_not_take_stays_as_it_is(translate: Any, verb: str, text: str) -> None:
     assert translate(verb, text) == text
+
+
+def test_declared_columns_are_options_of_write(translate: Any) -> None:
+    assert translate("write", "columns={'a': rk.Text()}") == "--column a=text"
+    assert translate("write", "drop=['id', 'b c']") == "--drop 'id,b c'"
 
 
 def test_an_error_about_an_argument_names_the_option(translate: Any) -> None:

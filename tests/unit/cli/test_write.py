@@ -288,7 +288,7 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
         ),
         (
             ["table.csv", "out", "--label-map", "map.pbtxt"],
-            "U605: `--label-map` does not apply to source csv",
+            "U605: `--label-map` does not apply to this data",
             2,
         ),
         (["table.csv", "out", "--classes", "gone.txt"], "U624: the file for `--classes` cannot be used", 2),

@@ -53,7 +53,7 @@ def test_a_row_has_the_keys_of_imagenet():
         "image/width": 6,
         "image/channels": 3,
         "image/colorspace": b"RGB",
-        "image/class/label": 2,
+        "image/class/label": 1,
         "image/class/text": b"dog",
         "image/class/synset": b"n2",
     }
@@ -69,40 +69,41 @@ def test_a_png_is_called_so_whatever_its_name_says(tmp_path):
 
 
 @pytest.mark.parametrize("label", ["dog", 1, np.int64(1), np.uint8(1)])
-def test_stored_ids_begin_at_1_and_names_stay_beside_them(label):
-    layout = classification(classes=["cat", "dog"])
+def test_with_a_background_stored_ids_begin_at_1_and_names_stay_beside_them(label):
+    layout = classification(classes=["cat", "dog"], background=True)
     row = read_back(layout, {"image": encoded("PNG"), "filename": "x", "label": label})
     assert (row["label"], row["text"]) == (2, "dog")
     assert layout.schema["label"].names == ("background", "cat", "dog")
     assert layout.schema["label"].names[row["label"]] == "dog"
 
 
-def test_zero_based_ids_are_those_of_the_rows():
-    layout = classification(classes=["cat", "dog"], zero_based=True)
+def test_stored_ids_begin_at_0():
+    layout = classification(classes=["cat", "dog"])
     row = read_back(layout, {"image": encoded("PNG"), "filename": "x", "label": "dog"})
     assert (row["label"], row["text"]) == (1, "dog")
     assert layout.schema["label"].names == ("cat", "dog")
 
 
 def test_a_class_called_background_keeps_its_name():
-    layout = classification(classes=["background", "cat"])
+    layout = classification(classes=["background", "cat"], background=True)
     assert layout.schema["label"].names == ("(background)", "background", "cat")
     row = read_back(layout, {"image": encoded("PNG"), "filename": "x", "label": "background"})
     assert (row["label"], row["text"]) == (1, "background")
 
 
 def test_classes_may_be_a_number():
-    layout = classification(classes=10)
+    layout, shifted = classification(classes=10), classification(classes=10, background=True)
     assert "text" not in layout.schema
-    assert layout.schema["label"].count == 11
-    assert read_back(layout, {"image": encoded("PNG"), "filename": "x", "label": 9})["label"] == 10
+    assert (layout.schema["label"].count, shifted.schema["label"].count) == (10, 11)
+    row = {"image": encoded("PNG"), "filename": "x", "label": 9}
+    assert (read_back(layout, row)["label"], read_back(shifted, row)["label"]) == (9, 10)
 
 
 def test_without_classes_labels_are_optional_numbers():
     layout = classification()
     row = {"image": encoded("PNG"), "filename": "x"}
     assert read_back(layout, row)["label"] is None
-    assert read_back(layout, {**row, "label": 4})["label"] == 5
+    assert read_back(layout, {**row, "label": 4})["label"] == 4
     assert refused(lambda: layout.derive({**row, "label": "cat"}, "full")).code == "E316"
 
 
@@ -220,7 +221,7 @@ def test_a_layout_is_a_value_that_travels():
     assert far.options() == {
         "classes": ["a", "b"],
         "synsets": ["n1", "n2"],
-        "zero_based": False,
+        "background": False,
         "optional_labels": False,
     }
     row = {"image": encoded("PNG"), "filename": "x", "label": "b"}

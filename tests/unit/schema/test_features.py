@@ -88,7 +88,7 @@ INF = float("inf")
         (lambda: Label(0, key="x"), "S108"),
         (lambda: Label(-1, key="x"), "S108"),
         (lambda: Label(True, key="x"), "S108"),
-        (lambda: Label(key="x"), "S108"),
+        (lambda: Label(default="cat", key="x"), "S106"),
         (lambda: Label("cat", key="x"), "S108"),
         (lambda: Label(["cat", "cat"], key="x"), "S108"),
         (lambda: Label(["cat", ""], key="x"), "S108"),

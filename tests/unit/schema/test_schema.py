@@ -231,7 +231,7 @@ def one(members: str) -> str:
         (one('{"type": "Text", "key": "\\ud800"}'), "S109", "a"),
         (one('{"type": "Label", "names": ["a", "a"]}'), "S108", "a"),
         (one('{"type": "Label", "names": 5}'), "S108", "a"),
-        (one('{"type": "Label"}'), "S108", "a"),
+        (one('{"type": "Label", "count": 0}'), "S108", "a"),
         (one('{"type": "Mask", "classes": 2}'), "S114", "a"),
         (one('{"type": "Text", "optional": 1}'), "S110", "a"),
     ],

@@ -226,7 +226,7 @@ def interrupted(root: Path, out: Path, options: dict[str, Any]) -> None:
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "an option": ({"seed": 3}, "`seed`"),
-    "a schema": ({"schema": Schema({"line": Int64(), "text": Text()})}, "the schema"),
+    "a schema": ({"schema": Schema({"line": Int64(), "label": Int64(), "text": Text()})}, "the schema"),
     "a split": ({"split": RATIOS}, "`split`"),
     "a function": ({"map": lambda row: row}, "`map`"),
     "a file": ({}, "the files of the source"),

@@ -18,7 +18,10 @@ from rekord.layouts.base import Layout
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
+from rekord.layouts.selected import SelectedLayout
 from rekord.location import Location
+from rekord.schema import Schema
+from rekord.schema.json_form import feature_from_json
 from rekord.sources.base import RowsLike, is_partitioned
 from rekord.storage.local import PathLike
 from rekord.storage.transaction import Transaction, exists
@@ -68,8 +71,9 @@ def append(
     """Write a dataset to `out` with the records of another one and more rows, and open it.
 
     `rows` is anything that `rk.write` accepts, in the form that the dataset was written from; a row that does not fit
-    its schema raises. The rows are written to new shards at the end of `split`: by default `train`, or the only
-    split; a dict of ratios or "source" as in `rk.write`. Existing shards are linked, not copied.
+    its schema raises. New classes are added after the others, if `rk.write` learned them from the data. The rows are
+    written to new shards at the end of `split`: by default `train`, or the only split; a dict of ratios or "source"
+    as in `rk.write`. Existing shards are linked, not copied.
 
     With `replace`, the new dataset replaces the old one, atomically if the system supports it.
     """
@@ -97,7 +101,9 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
             max_rejects=0,
             workers=target.workers,
         )
-        conversion = prepare_conversion(rows, work.rows, written, storage=target.storage)
+        recorded = _load_recorded_columns(old)
+        conversion = prepare_conversion(rows, work.rows, written, storage=target.storage, recorded=recorded)
+        schema = conversion.job.schema  # with the new classes, if there are any
         for name in conversion.job.splits.names:
             check_split_name(old, name)
         plan_options = {"rows": conversion.plan.id}
@@ -105,7 +111,7 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
             request_digest = digest_options("append", conversion.plan.id)
             if done is not None and done.request_digest == request_digest:
                 return build_recovered_result(done, path, target)
-            complete = _find_completed_edit(old, plan_options, target)
+            complete = _find_completed_edit(old, schema, plan_options, target)
             if complete is not None:
                 work.clear()
                 return complete
@@ -129,7 +135,13 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
                 made[name] = []  # an empty shard was the placeholder of the split
             made[name] += more
         edit = DatasetEdit(
-            verb="append", old=old, shards=made, counts=counts, options=plan_options, request_digest=request_digest
+            verb="append",
+            old=old,
+            shards=made,
+            counts=counts,
+            options=plan_options,
+            request_digest=request_digest,
+            schema=None if schema == old.schema else schema,
         )
         return run_edit(edit, path, target, work)
 
@@ -151,12 +163,14 @@ def _build_new_shards(new: Dataset, work: EditWorkspace, old: SourceDataset, nam
     return [reuse_shard(records, number, part, old.index) for number in range(len(part.shards.records))]
 
 
-def _find_completed_edit(old: SourceDataset, options: Mapping[str, Any], target: EditTarget) -> EditResult | None:
+def _find_completed_edit(
+    old: SourceDataset, schema: Schema, options: Mapping[str, Any], target: EditTarget
+) -> EditResult | None:
     """The result, if exactly this dataset exists. Any other output at `out` is refused before rows are read."""
     out = target.out
     if out is None or not exists(target.storage, out):
         return None
-    plan = build_derivation_plan("append", old, old.schema, old.index, options)
+    plan = build_derivation_plan("append", old, schema, old.index, options)
     with Transaction(out, target.storage).lock() as transaction:
         aim = OutputTarget(out=out, plan=plan, storage=target.storage, fresh=target.fresh)
         manifest = find_complete_dataset(aim, transaction)
@@ -211,6 +225,19 @@ def _choose_compression(old: SourceDataset, split: Any) -> str:
     return found[0] if found else "none"
 
 
+def _load_recorded_columns(old: SourceDataset) -> dict[str, Any]:
+    """How the columns of the dataset were declared: learned classes, and columns that were left out."""
+    assert old.manifest is not None
+    recorded = old.manifest.options.get("columns")
+    known = recorded if isinstance(recorded, dict) else {}
+    found: dict[str, Any] = {"classes": ()}
+    for name in ("classes", "drop", "keep"):
+        names = known.get(name)
+        if isinstance(names, (list, dict)) and all(isinstance(one, str) for one in names):
+            found[name] = tuple(names)
+    return found
+
+
 def _load_recorded_layout(old: SourceDataset) -> tuple[Layout | None, Chain | None]:
     """The layout and transforms that the dataset was written with, if they give its schema."""
     assert old.manifest is not None
@@ -228,7 +255,7 @@ def _load_recorded_layout(old: SourceDataset) -> tuple[Layout | None, Chain | No
 
 
 _LAYOUTS: Mapping[str, tuple[Callable[..., Layout], tuple[str, ...]]] = {
-    "classification": (classification, ("classes", "synsets", "zero_based", "optional_labels")),
+    "classification": (classification, ("classes", "synsets", "background", "optional_labels")),
     "detection": (detection, ("classes", "masks", "has", "bad_boxes")),
     "deeplab": (deeplab, ("classes", "ignore", "colours", "optional_masks")),
 }
@@ -237,9 +264,16 @@ _LAYOUTS: Mapping[str, tuple[Callable[..., Layout], tuple[str, ...]]] = {
 def build_layout(recorded: Mapping[str, Any]) -> Layout:
     """The layout that a manifest records."""
     build, names = _LAYOUTS[recorded["name"]]
+    if "zero_based" in recorded:  # from a version whose default was a background
+        recorded = {**recorded, "background": not recorded["zero_based"]}
     options = {name: recorded[name] for name in names}
     if build is detection:
         options["classes"] = dict(options["classes"])
     if options.get("colours") is not None:
         options["colours"] = {(r, g, b): number for r, g, b, number in options["colours"]}
-    return build(**options)
+    layout = build(**options)
+    dropped, declared = recorded.get("drop", ()), recorded.get("declared", {})
+    if not dropped and not declared:
+        return layout
+    features = {name: feature_from_json(one, name) for name, one in declared.items()}
+    return SelectedLayout(layout, frozenset(dropped), features)

@@ -311,7 +311,7 @@ def _update_classification_layout(
     layout: Mapping[str, Any], changed: ClassMapping
 ) -> tuple[dict[str, Any] | None, dict[int, str] | None]:
     """The layout with the new classes, and the synset of each class that has one, by id."""
-    first = 0 if layout.get("zero_based") else 1
+    first = 1 if layout.get("background", not layout.get("zero_based", True)) else 0
     names = [name for number, name in changed.after.names.items() if number >= first]
     before = layout.get("synsets")
     if not isinstance(before, list):

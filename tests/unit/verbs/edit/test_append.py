@@ -172,7 +172,7 @@ def test_images_are_appended_by_the_layout_that_the_dataset_was_written_by(tmp_p
     rk.write(rk.sources.image_folder(tmp_path / "first"), tmp_path / "in", progress=False)
     made = rk.append(tmp_path / "in", rk.sources.image_folder(tmp_path / "second"), tmp_path / "out", progress=False)
     assert [row["text"] for row in made[:]] == ["cat", "dog", "cat", "dog"]
-    assert [(row["label"], row["height"], row["width"]) for row in made[:]] == [(1, 6, 8), (2, 6, 8)] * 2
+    assert [(row["label"], row["height"], row["width"]) for row in made[:]] == [(0, 6, 8), (1, 6, 8)] * 2
     renamed = rk.relabel(tmp_path / "out", tmp_path / "renamed", {"dog": "wolf"}, progress=False)
     assert [row["text"] for row in renamed[:]] == ["cat", "wolf"] * 2
     os.rename(tmp_path / "second" / "dog", tmp_path / "second" / "wolf")
@@ -213,3 +213,24 @@ def test_rows_for_a_place_that_is_taken_are_not_kept(path, tmp_path):
         str(tmp_path / "out"),
     )
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+def test_new_classes_of_a_learned_label_come_after_the_others(tmp_path):
+    old = [{"id": 1, "y": "b"}, {"id": 2, "y": "a"}]
+    rk.write(old, tmp_path / "in", label="y", drop=["id"], progress=False)
+    new = [{"id": 3, "y": "d"}, {"id": 4, "y": "a"}, {"id": 5, "y": "c"}]
+    made = rk.append(tmp_path / "in", new, tmp_path / "out", progress=False)
+    assert made.schema["y"].names == ("a", "b", "c", "d")
+    assert [int(row["y"]) for row in made[:]] == [1, 0, 3, 0, 2]
+    assert rk.check(tmp_path / "out").ok
+    more = rk.append(tmp_path / "out", pa.table({"y": ["e"]}), tmp_path / "more", progress=False)
+    assert more.schema["y"].names == ("a", "b", "c", "d", "e")
+
+
+def test_declared_classes_and_multi_hot_vectors_get_no_new_ones(tmp_path):
+    rk.write([{"y": "a"}], tmp_path / "in", columns={"y": rk.Label(["a"])}, progress=False)
+    rk.write([{"y": ["a", "b"]}], tmp_path / "multi", label="y", progress=False)
+    for name, value in (("in", "b"), ("multi", ["c"])):
+        with pytest.raises(rk.EncodeError) as caught:
+            rk.append(tmp_path / name, [{"y": value}], tmp_path / "out", progress=False)
+        assert (caught.value.code, caught.value.location.row) == ("E316", 0)

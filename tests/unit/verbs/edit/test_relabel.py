@@ -323,21 +323,23 @@ def image():
     return data.getvalue()
 
 
-def test_texts_and_synsets_of_classification_are_kept_true(tmp_path):
-    layout = rk.layouts.classification(classes=["cat", "dog", "cow"], synsets=["n1", "n2", "n3"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_texts_and_synsets_of_classification_are_kept_true(tmp_path, first):
+    names, synsets = ["cat", "dog", "cow"], ["n1", "n2", "n3"]
+    layout = rk.layouts.classification(classes=names, synsets=synsets, background=first == 1)
     rows = [{"image": image(), "filename": f"{i}.jpg", "label": i % 3} for i in range(6)]
     rk.write(rows, tmp_path / "in", layout=layout, shards=3, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {"dog": "cat", "cow": "ox"})
-    assert made.schema["label"].names == ("background", "cat", "ox")
+    assert made.schema["label"].names == ("background", "cat", "ox")[1 - first :]
     assert [(row["label"], row["text"], row["synset"]) for row in made[:]][:3] == [
-        (1, "cat", "n1"),
-        (1, "cat", "n1"),
-        (2, "ox", "n3"),
+        (first, "cat", "n1"),
+        (first, "cat", "n1"),
+        (first + 1, "ox", "n3"),
     ]
     options = read_manifest(str(tmp_path / "out")).options["layout"]
     assert (options["classes"], options["synsets"]) == (["cat", "ox"], ["n1", "n3"])
     set_one = relabel(tmp_path / "in", tmp_path / "set", "cow", where="filename = '0.jpg'")
-    assert next((row["label"], row["text"], row["synset"]) for row in set_one[:]) == (3, "cow", "n3")
+    assert next((row["label"], row["text"], row["synset"]) for row in set_one[:]) == (first + 2, "cow", "n3")
     assert [row["image"] for row in set_one[:]] == [image()] * 6
     more = rk.append(tmp_path / "out", [{**rows[0], "label": "ox"}], tmp_path / "more", progress=False)
     assert more[6]["text"] == "ox"

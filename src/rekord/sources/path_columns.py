@@ -1,0 +1,197 @@
+"""Columns of file paths: a source whose rows have the files themselves, to be read where rows are encoded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rekord.codec.columns import Strings
+from rekord.errors import RekordError
+from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    ColumnChunk,
+    Source,
+    SourceFacts,
+    SourceFile,
+    SourcePart,
+    SourceRow,
+    full_path,
+    is_partitioned,
+)
+from rekord.sources.image_folder import ListingSource, fingerprint, stat_file
+
+_INNER_PART_BYTES = 1 << 20  # of the rows: every range of rows reads its part of the source from the beginning
+
+
+def add_path_columns(source: Source, columns: Sequence[str]) -> Source:
+    """The source, with the text of `columns` as the paths of files."""
+    kind = PartitionedPathColumns if is_partitioned(source) else SequentialPathColumns
+    return kind(source, tuple(columns))
+
+
+@dataclass(frozen=True)
+class _PathColumns:
+    source: Source
+    columns: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.source.kind
+
+    @property
+    def root(self) -> str:
+        root: str = getattr(self.source, "root", "")
+        return root
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.source.options(), "paths": list(self.columns)}
+
+    def facts(self) -> SourceFacts:
+        return self.source.facts()
+
+    def _convert(self, chunk: Chunk) -> Chunk:
+        # Relative to the file that has the path; to the working directory if there is no file.
+        folder = os.path.dirname(full_path(self.source, chunk.path))
+        if isinstance(chunk, SourceRow):
+            if isinstance(chunk.values, RekordError):
+                return chunk
+            found = {name: to_path(chunk.values[name], folder) for name in self.columns if name in chunk.values}
+            return chunk._replace(values={**chunk.values, **found})
+        columns = _split_columns(chunk.values)
+        for name in self.columns:
+            if name in columns:
+                columns[name] = [to_path(value, folder) for value in _iter_values(columns[name])]
+        return replace(chunk, values=columns)
+
+
+class SequentialPathColumns(_PathColumns):
+    def rows(self) -> Iterator[Chunk]:
+        source: Any = self.source
+        return map(self._convert, source.rows())
+
+
+class _PathSurvey(NamedTuple):
+    facts: SourceFacts
+    parts: Sequence[SourcePart]
+    sizes: Sequence[Any]  # for each part, the bytes of the files of each row
+
+
+class PartitionedPathColumns(_PathColumns, ListingSource):
+    """A part is a range of rows of a part of the source: the files are much larger than the rows that name them."""
+
+    def facts(self) -> SourceFacts:
+        survey: _PathSurvey = self._refresh()
+        return survey.facts
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        survey: _PathSurvey = self._last_listing()
+        made = []
+        for part, sizes in zip(survey.parts, survey.sizes, strict=True):
+            total = np.cumsum(sizes)
+            begin = 0
+            while begin < len(sizes):
+                before = int(total[begin - 1]) if begin else 0
+                end = max(begin + 1, int(np.searchsorted(total, before + part_bytes, side="right")))
+                cost = int(total[end - 1]) - before
+                made.append(SourcePart((part, begin, end), cost))
+                begin = end
+        return made
+
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
+        inner, begin, end = part.content
+        source: Any = self.source
+        return map(self._convert, _slice_chunks(source.read(inner), begin, end))
+
+    def _list(self) -> _PathSurvey:
+        """Look up every file: their sizes and times are part of the plan."""
+        source: Any = self.source
+        facts = source.facts()
+        parts = source.parts(_INNER_PART_BYTES)
+        sizes = []
+        files: dict[str, SourceFile] = {}
+        for part in parts:
+            own: list[int] = []
+            for chunk in source.read(part):
+                own += self._stat_chunk(self._convert(chunk), files)
+            sizes.append(np.array(own, np.int64))
+        size_bytes = sum(file.size_bytes for file in files.values())
+        listed = (*facts.files, *fingerprint(files.values()))
+        facts = replace(facts, files=listed, source_bytes=facts.source_bytes + size_bytes)
+        return _PathSurvey(facts, parts, sizes)
+
+    def _stat_chunk(self, chunk: Chunk, files: dict[str, SourceFile]) -> list[int]:
+        rows = 1 if isinstance(chunk, SourceRow) else chunk.rows
+        sizes = [0] * rows
+        if isinstance(chunk.values, RekordError):
+            return sizes
+        for name in self.columns:
+            values = chunk.values.get(name)
+            for i, path in enumerate([values] if isinstance(chunk, SourceRow) else values or ()):
+                if isinstance(path, Path):
+                    sizes[i] += self._stat(path, files)
+        return sizes
+
+    def _stat(self, path: Path, files: dict[str, SourceFile]) -> int:
+        name = str(path).removeprefix(os.path.join(self.root, ""))  # so that a moved source is the same source
+        if name not in files:
+            facts = stat_file(str(path))
+            size_bytes, mtime_ns = (0, 0) if facts is None else (facts.st_size, facts.st_mtime_ns)
+            files[name] = SourceFile(name, size_bytes, mtime_ns)
+        return files[name].size_bytes
+
+
+def to_path(value: Any, folder: str) -> Any:
+    """The file that a text names; None for an empty text, and other values unchanged."""
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        return None
+    if "\\" in value and "/" not in value:
+        value = value.replace("\\", "/")
+    return Path(folder, value)
+
+
+def _split_columns(values: Any) -> dict[str, Any]:
+    if isinstance(values, pa.RecordBatch):
+        return dict(zip(values.schema.names, values.columns, strict=True))
+    return dict(values)
+
+
+def _iter_values(column: Any) -> Any:
+    if isinstance(column, (pa.Array, pa.ChunkedArray)):
+        return column.to_pylist()
+    return column.tolist() if isinstance(column, Strings) else column
+
+
+def _slice_chunks(chunks: Iterator[Chunk], begin: int, end: int) -> Iterator[Chunk]:
+    """Rows `begin` to `end` of all chunks."""
+    at = 0
+    for chunk in chunks:
+        rows = 1 if isinstance(chunk, SourceRow) else chunk.rows
+        first, last = max(begin - at, 0), min(end - at, rows)
+        if first < last:
+            yield chunk if isinstance(chunk, SourceRow) else _slice_rows(chunk, first, last)
+        at += rows
+        if at >= end:
+            return
+
+
+def _slice_rows(chunk: ColumnChunk, first: int, last: int) -> ColumnChunk:
+    if (first, last) == (0, chunk.rows):
+        return chunk
+    columns = {name: column[first:last] for name, column in _split_columns(chunk.values).items()}
+    return ColumnChunk(
+        chunk.path,
+        chunk.first + first,
+        columns,
+        last - first,
+        first_line=None if chunk.first_line is None else chunk.first_line + first,
+        lines=None if chunk.lines is None else chunk.lines[first:last],
+    )
