@@ -90,6 +90,7 @@ class WriteOptions(OutputOptions):
     least_seed = INT64_MIN
 
     schema: Schema | None = None
+    encoding: str | None = None
     layout: Layout | str | None = None
     map: RowFunction | None = None
     transforms: Transform | Sequence[Transform] = ()
