@@ -156,7 +156,14 @@ def _survey_files(
     table = _build_table(first, requested, look.seen, sampled, listing)
     table = replace(table, columns=_widen_lossy_floats(table, look.first))
     if look.first is not None:
-        guesses += guess_table_columns(table, look.first, look.turned, look.seen.counts(), requested.na)
+        guesses += guess_table_columns(
+            table,
+            look.first,
+            look.turned,
+            look.seen.counts(),
+            requested.na,
+            is_usual_na=requested.na == DEFAULT_NA,
+        )
     return CsvSurvey(listing, table, tuple(indexes), rows, tuple(guesses))
 
 

@@ -160,11 +160,13 @@ def guess_table_columns(
     turned: Mapping[int, TextPlace],
     counts: Sequence[tuple[int, ...]],
     na: Sequence[str],
+    *,
+    is_usual_na: bool,
 ) -> Iterator[SourceGuess]:
     """The guesses about the columns of a CSV file, from its first rows.
 
     `turned` has the first text of columns that had only numbers in the first block, `counts` how many fields of each
-    column have which type, `na` the words for missing values.
+    column have which type, `na` the words for missing values; with `is_usual_na`, nobody asked for them.
     """
     rows = max(1, min(block.rows, SAMPLE_ROWS, _MAX_SAMPLED_FIELDS // len(table.names)))
     fields = _read_fields(block, table.names, table.delimiter, [column.place for column in table.columns], rows)
@@ -192,7 +194,7 @@ def guess_table_columns(
                 why = f"of {place}, after {format_count(numbers, 'number')}"
                 yield missing_word_guess(column.name, why, [place.text], na)
         yield from guesses
-    for word, places in words.items():
+    for word, places in words.items() if is_usual_na else ():
         name, first = places[0]
         more = f", also in {format_count(len(places) - 1, 'other column')}" if len(places) > 1 else ""
         do = f"to keep it: {na_option(one for one in na if one != word)}"

@@ -28,7 +28,7 @@ class StoredRow:
     """A row of raw data: the payloads that are stored for it, or the error if it cannot be stored."""
 
     path: str | None
-    row: int  # in its file
+    row: int | None  # in its file, None if the file is one row
     line: int | None
     payloads: tuple[bytes, ...] = ()
     problem: RekordError | None = None
@@ -60,8 +60,14 @@ def iter_stored_rows(conversion: Conversion, *, first: int = 0, verify: Verify |
             if not isinstance(chunk.values, RekordError) and job.function is None:
                 chunk = chunk._replace(values=load_files(chunk.values))
         payloads = [payload for piece in encoding.pieces([chunk]) for payload in _iter_payloads(piece)]
-        path = full_path(job.source, chunk.path) or None
-        yield StoredRow(path=path, row=position, line=line, payloads=tuple(payloads), problem=bad.take())
+        counted = isinstance(chunk, ColumnChunk) or not chunk.path or line is not None or position > 0
+        yield StoredRow(
+            path=full_path(job.source, chunk.path) or None,
+            row=position if counted else None,
+            line=line,
+            payloads=tuple(payloads),
+            problem=bad.take(),
+        )
 
 
 class _FirstProblem(BadRows):
