@@ -36,6 +36,7 @@ from rekord.sources.base import (
     source_path,
 )
 from rekord.sources.encoding import check_encoding, guess_encoding, open_text_file
+from rekord.sources.field_guesses import SAMPLE_ROWS as GUESS_ROWS
 from rekord.sources.field_guesses import TextPlace, find_text_field, guess_table_columns
 from rekord.sources.fields import (
     CsvColumn,
@@ -71,6 +72,7 @@ SAMPLE_BYTES = 64 << 20
 """Larger ones are inspected at the beginning, and in evenly spread samples."""
 
 _MAX_COLUMNS = 100_000
+_MAX_HEAD_BLOCKS = 4
 _DELIMITERS = ",\t;|"
 
 
@@ -130,7 +132,7 @@ def _survey_files(
     for file in listing.files:
         path = listing.full(file)
         if not file.size_bytes:
-            expected = "a header and rows" if requested.header else "rows"
+            expected = "rows" if requested.header is False else "a header and rows"
             raise empty_file_error(path, "an empty file", expected=expected)
         encoded = open_text_file(path, file, requested.encoding, gzipped=gzipped, opened=opened)
         with encoded as (stream, encoding):
@@ -155,10 +157,10 @@ def _survey_files(
         raise empty_file_error(path, "a header without rows", expected="a line per row below the header")
     table = _build_table(first, requested, look.seen, sampled, listing)
     table = replace(table, columns=_widen_lossy_floats(table, look.first))
-    if look.first is not None:
+    if look.head:
         guesses += guess_table_columns(
             table,
-            look.first,
+            look.head,
             look.turned,
             look.seen.counts(),
             requested.na,
@@ -192,6 +194,7 @@ class _SurveySampler:
         self.seen = _core.FieldSurvey(start.delimiter, len(start.names), list(requested.missing_fields))
         self.before_bytes = 0
         self.first: RowBlock | None = None
+        self.head: list[RowBlock] = []  # the first blocks: the last row of a file is one of its own
         self.turned: dict[int, TextPlace] = {}  # the first text of columns that had only numbers before it
         self._start = start
         self._decimal = requested.decimal
@@ -200,15 +203,17 @@ class _SurveySampler:
         self._numeric: set[int] = set()
 
     def __call__(self, block: RowBlock) -> None:
-        is_first = self.first is None
         if self.first is None:
             self.first = block
+        is_head = len(self.head) < _MAX_HEAD_BLOCKS and sum(one.rows for one in self.head) < GUESS_ROWS
+        if is_head:
+            self.head.append(block)
         if self._sampled_of is None or self._is_sample(block):
             self.seen.feed(normalize_decimals(block.data, self._start.delimiter, self._decimal))
-            self._find_turned_columns(None if is_first else block)
+            self._find_turned_columns(None if is_head else block)
 
     def _find_turned_columns(self, block: RowBlock | None) -> None:
-        """Find the texts that ended columns of numbers; the first block is inspected as a whole."""
+        """Find the texts that ended columns of numbers; the first blocks are inspected as a whole."""
         counts = self.seen.counts()
         if block is not None:
             for place in [place for place in self._numeric if counts[place][7]]:

@@ -156,7 +156,7 @@ def missing_word_guess(name: str, why: str, words: Sequence[str], na: Sequence[s
 
 def guess_table_columns(
     table: CsvTable,
-    block: RowBlock,
+    blocks: Sequence[RowBlock],
     turned: Mapping[int, TextPlace],
     counts: Sequence[tuple[int, ...]],
     na: Sequence[str],
@@ -165,11 +165,17 @@ def guess_table_columns(
 ) -> Iterator[SourceGuess]:
     """The guesses about the columns of a CSV file, from its first rows.
 
-    `turned` has the first text of columns that had only numbers in the first block, `counts` how many fields of each
-    column have which type, `na` the words for missing values; with `is_usual_na`, nobody asked for them.
+    `turned` has the first text of columns that had only numbers in the first `blocks`, `counts` how many fields of
+    each column have which type, `na` the words for missing values; with `is_usual_na`, nobody asked for them.
     """
-    rows = max(1, min(block.rows, SAMPLE_ROWS, _MAX_SAMPLED_FIELDS // len(table.names)))
-    fields = _read_fields(block, table.names, table.delimiter, [column.place for column in table.columns], rows)
+    left = max(1, min(SAMPLE_ROWS, _MAX_SAMPLED_FIELDS // len(table.names)))
+    fields: list[list[TextPlace]] = [[] for _ in table.columns]
+    for block in blocks:
+        rows = min(block.rows, left)
+        left -= rows
+        read = _read_fields(block, table.names, table.delimiter, [column.place for column in table.columns], rows)
+        for known, more in zip(fields, read, strict=True):
+            known += more
     words: dict[str, list[tuple[str, TextPlace]]] = {}
     for column, texts in zip(table.columns, fields, strict=True):
         present = [place for place in texts if place.text not in table.na]
@@ -188,8 +194,8 @@ def guess_table_columns(
         if not any(guess.what.startswith(f"`{column.name[:60]}` is text") for guess in guesses):
             numbers = sum(counts[column.place][1:6])
             place = turned.get(column.place)
-            if place is None and numbers:
-                place = find_text_field(block, table.names, table.delimiter, column.place, table.na)
+            for block in blocks if numbers else ():
+                place = place or find_text_field(block, table.names, table.delimiter, column.place, table.na)
             if place is not None:
                 why = f"of {place}, after {format_count(numbers, 'number')}"
                 yield missing_word_guess(column.name, why, [place.text], na)

@@ -324,6 +324,7 @@ def _format_total(each: float, rows: int | None) -> str:
 
 _SAME_SIZE_SOURCES = ("webdataset", "records")  # records will be about as large as these files
 _MIN_RAW_VALUES = 1024
+_MIN_IMAGE_SIDE = 8
 _MIN_FLAT_RAW_VALUES = 16_384
 _COMPARED_PAYLOADS = 4
 _COMPRESSED_BYTES = 4 << 20
@@ -587,6 +588,8 @@ def _suggest_image_encoding(job: ConversionJob, sample: RowSample, reported: Col
             times = f"{stored / imaged:.1f}×"
             yield f"`{name}`: {kind} are {times} the size of the {format}s; store the {format}s instead"
             continue
+        if not is_tensor(columns[name]) or not all(_may_be_image(array) for array in arrays):
+            continue
         as_png = [_measure_png_bytes(array) for array in arrays]
         if all(as_png):
             ratio = stored / (sum(filter(None, as_png)) / len(as_png))
@@ -596,6 +599,12 @@ def _suggest_image_encoding(job: ConversionJob, sample: RowSample, reported: Col
 
 def _is_raw(array: Any) -> bool:
     return bool(array.size >= (_MIN_RAW_VALUES if array.ndim >= 2 else _MIN_FLAT_RAW_VALUES))
+
+
+def _may_be_image(array: Any) -> bool:
+    """Whether an array can be pixels, and not a list of vectors or of token ids."""
+    is_pixel_type = array.dtype.kind == "f" or array.dtype.name in ("uint8", "uint16")
+    return is_pixel_type and array.ndim > 1 and min(array.shape[:2]) >= _MIN_IMAGE_SIDE
 
 
 def _measure_png_bytes(array: Any) -> int | None:

@@ -282,7 +282,7 @@ def diagnose_labels(case: DoctorCase) -> Iterator[Diagnosis]:
             yield from _compare_with_classes(case, key, classes, stored)
         elif key == _TFOD_LABEL and stored.kind == "int64" and stored.low == 0:
             yield _diagnose_zero_labels(case, key, stored)
-        if stored.kind == "bytes" and stored.texts and _LABEL_WORDS & set(split_key_words(key)):
+        if stored.kind == "bytes" and stored.texts and LABEL_WORDS & set(split_key_words(key)):
             yield from _diagnose_class_names(case, key, stored)
     for key, mask in of_type(declared, Mask).items():
         if mask.ignore is None:
