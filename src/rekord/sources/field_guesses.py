@@ -202,9 +202,9 @@ def guess_table_columns(
         yield from guesses
     for word, places in words.items() if is_usual_na else ():
         name, first = places[0]
-        more = f", also in {format_count(len(places) - 1, 'other column')}" if len(places) > 1 else ""
+        also = f", also in {format_count(len(places) - 1, 'other column')}" if len(places) > 1 else ""
         do = f"to keep it: {na_option(one for one in na if one != word)}"
-        yield SourceGuess(name, f"{first} of `{name[:60]}` is read as a missing value{more}", do)
+        yield SourceGuess(name, f"{first} of `{name[:60]}` is read as a missing value{also}", do)
 
 
 def find_text_field(

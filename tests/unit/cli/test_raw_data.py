@@ -106,11 +106,11 @@ def test_the_same_options_give_the_same_rows_as_write(capsys: Captured) -> None:
     assert run_command_line(["show", "t.csv", *options]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [
-        "t.csv  row 0  line 2  33 bytes stored",
+        "t.csv  row 0  line 2  35 bytes stored",
         "  ort  bytes  1  \"Köln\"",
         "  x    float  1  1.5",
         "",
-        "t.csv  row 1  line 3  44 bytes stored",
+        "t.csv  row 1  line 3  49 bytes stored",
         "  n    int64  1  3",
         "  ort  bytes  1  \"Zürich\"",
         "  x    float  1  2.5",
@@ -139,7 +139,7 @@ def test_masks_are_shown_with_their_class_ids_and_labels_with_their_names(capsys
 
 def test_one_row_is_found_by_its_number(capsys: Captured) -> None:
     assert run_command_line(["show", make_csv(), "--record", "2"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "t.csv  row 2  line 4  24 bytes stored"
+    assert capsys.readouterr().out.splitlines()[0] == "t.csv  row 2  line 4  26 bytes stored"
     assert run_command_line(["show", "t.csv", "--record", "3"]) == 2
     failure = capsys.readouterr().err
     assert "UsageError U606: row 3 does not exist" in failure

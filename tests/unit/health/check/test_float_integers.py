@@ -45,7 +45,7 @@ def test_a_label_is_reported_once_there_is_evidence(tmp_path: Path, key: str) ->
 )
 def test_integers_and_measurements_are_not_reported(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     payloads = [example_bytes({**row, "id": [i]}) for i, row in enumerate(rows)]
-    assert [one for one in found(tmp_path, payloads)] == []
+    assert found(tmp_path, payloads) == []
 
 
 def test_a_declared_float_is_a_note(tmp_path: Path) -> None:
