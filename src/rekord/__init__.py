@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rekord.codec.encode import encode
     from rekord.dataset.combine import concat, mix
     from rekord.dataset.dataset import Dataset, open
-    from rekord.dataset.infer import infer
     from rekord.dataset.read import records
     from rekord.dataset.split import Split
     from rekord.dataset.writer import Writer
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from rekord.verbs.edit.delete import delete
     from rekord.verbs.edit.relabel import relabel
     from rekord.verbs.export.export import export
+    from rekord.verbs.infer import infer
     from rekord.verbs.query import query
     from rekord.verbs.rewrite.rewrite import rewrite
     from rekord.verbs.split import folds, split
@@ -142,7 +142,6 @@ _MODULES = {
     "rekord.codec.encode": "encode",
     "rekord.dataset.combine": "concat mix",
     "rekord.dataset.dataset": "Dataset open",
-    "rekord.dataset.infer": "infer",
     "rekord.dataset.read": "records",
     "rekord.dataset.split": "Split",
     "rekord.dataset.writer": "Writer",
@@ -164,6 +163,7 @@ _MODULES = {
     "rekord.verbs.edit.delete": "delete",
     "rekord.verbs.edit.relabel": "relabel",
     "rekord.verbs.export.export": "export",
+    "rekord.verbs.infer": "infer",
     "rekord.verbs.query": "query",
     "rekord.verbs.rewrite.rewrite": "rewrite",
     "rekord.verbs.split": "folds split",

@@ -259,6 +259,8 @@ CODES: dict[str, str] = {
     "X570": "dataset was changed during the edit",
     "X571": "list contains records that do not exist",
     "X572": "record has a key that is not in the schema",
+    # X585: encodings of text files
+    "X585": "text does not have the given encoding",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "optional dependency is missing",
@@ -387,6 +389,8 @@ CODES: dict[str, str] = {
     "H833": "pixels are stored raw and would be smaller encoded",
     "H834": "small numbers take more space than they need",
     "H835": "raw bytes are float64",
+    # H836: findings of `check`
+    "H836": "image size or label is stored as floats",
 }
 
 

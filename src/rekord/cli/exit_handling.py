@@ -192,10 +192,11 @@ def report_conversion(
     return 0
 
 
-def report_forecast(place: str, expected: Forecast, *, as_json: bool) -> int:
-    """Print what would be written, and return the exit code."""
+def report_forecast(place: str, expected: Forecast, *, as_json: bool, also: Mapping[str, Any] | None = None) -> int:
+    """Print what would be written, and return the exit code. `also` goes into the JSON document."""
     if as_json:
-        output.print_json({"dataset": place, "dry_run": True, "forecast": expected.to_dict()})
+        document = {"dataset": place, "dry_run": True, "forecast": expected.to_dict(), **(also or {})}
+        output.print_json(document)
     else:
         for line in expected.lines():
             output.print_line(escape_controls(line))
@@ -286,5 +287,5 @@ def _print_codes(path: str) -> None:
         where = f"   first: {escape_controls(origin)}" if origin else ""
         output.print_line(
             (f"  {code}", "bold"),
-            f"  {number:,} ×  {truncate(escape_controls(first[code]['what']), 80)}{where}",
+            f"  {number:,} ×  {escape_controls(first[code]['what'])}{where}",
         )

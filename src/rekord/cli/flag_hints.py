@@ -270,6 +270,8 @@ def _format_flag(flags: Mapping[str, Any], name: str, value: object) -> str | No
     if value is False and f"no_{name}" in flags:
         return _long_name(flags[f"no_{name}"])
     param = flags.get(name)
+    if param is not None and value is False and param.secondary_opts:  # `--header/--no-header`
+        return str(param.secondary_opts[0])
     if param is None or value is None or value is False:
         return None
     option = _long_name(param)

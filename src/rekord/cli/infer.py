@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rekord.cli import console
+from rekord.cli import console, flag_hints, raw_data
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls
 from rekord.cli.options import flag_option, integer_option, output_option
@@ -20,27 +20,69 @@ _NAMES = {"int64": "int", "float": "float"}
 
 
 def infer(
-    path: shared.PathArgument,
+    path: shared.RawPathArgument = None,
     output: Annotated[
         str | None,
         output_option("FILE", "Save the schema as JSON, for --schema and Schema.load."),
     ] = None,
     limit: Annotated[int | None, integer_option("--limit", "Read only the first N records.", do=_HINT)] = None,
     kind: shared.KindOption = None,
+    layout: raw_data.LayoutOption = None,
+    images: raw_data.ImagesOption = None,
+    masks: raw_data.MasksOption = None,
+    classes: raw_data.ClassesOption = None,
+    ignore: raw_data.IgnoreOption = None,
+    label_map: raw_data.LabelMapOption = None,
+    encoding: raw_data.EncodingOption = None,
+    delimiter: raw_data.DelimiterOption = None,
+    header: raw_data.HeaderOption = None,
+    na: raw_data.NaOption = None,
+    decimal: raw_data.DecimalOption = None,
+    numbers: raw_data.NumbersOption = None,
+    strip: raw_data.StripOption = False,
     as_json: Annotated[bool, flag_option("--json", "Print the schema as JSON.")] = False,
 ) -> int:
-    """Infer a schema from the records, and print the evidence for it."""
-    from rekord.dataset.infer import infer as infer_quietly
+    """Infer a schema from records or raw data, and print the evidence for it."""
+    conversion = None
+    if kind is None or path is None:
+        raw = raw_data.RawOptions(
+            layout=layout,
+            images=images,
+            masks=masks,
+            classes=classes,
+            ignore=ignore,
+            label_map=label_map,
+            text=raw_data.parse_text_options(
+                encoding=encoding,
+                delimiter=delimiter,
+                header=header,
+                na=na,
+                decimal=decimal,
+                numbers=numbers,
+                strip=strip,
+            ),
+        )
+        conversion = raw_data.prepare_raw_data("infer", path, raw, limit)
+    if conversion is not None:
+        from rekord.verbs.infer import infer_conversion
 
-    schema = infer_quietly(path, limit=limit, kind=kind.value if kind else None)
+        schema = infer_conversion(conversion)
+        console.print_status(raw_data.format_source_heading(conversion))
+        schema = schema.with_evidence(flag_hints.translate_document(schema.evidence))
+    else:
+        from rekord.dataset.infer import infer as infer_quietly
+
+        schema = infer_quietly(path, limit=limit, kind=kind.value if kind else None)
     if output is not None:
         _save_schema(schema, output)
     if as_json:
         console.print_json(schema.to_dict())
     else:
         console.print_lines(format_declaration(schema))
-    for remark in format_remarks(schema):
+    for remark in format_remarks(schema, "record" if conversion is None else "row"):
         console.print_status(remark)
+    if conversion is not None:
+        raw_data.print_guesses(conversion.guesses)
     shared.print_opaque_payload_note(schema)
     if output is not None:
         console.print_status(f"saved to {escape_controls(output)}")
@@ -65,11 +107,16 @@ def format_declaration(schema: Schema) -> Iterator[list[StyledText]]:
     yield [")"]
 
 
-def format_remarks(schema: Schema) -> Iterator[str]:
+def format_remarks(schema: Schema, noun: str = "record") -> Iterator[str]:
     """Remarks on the schema: how much was read, and what it does not cover."""
     evidence = schema.evidence
-    records = format_count(evidence["records"], "record")
-    yield (f"from all {records}" if evidence["complete"] else f"from the first {records}; later ones may differ")
+    records = format_count(evidence["records"], noun)
+    if noun == "row":
+        yield f"evidence from {'all' if evidence['complete'] else 'the first'} {records}, as they would be stored"
+        if evidence.get("bad_rows"):
+            yield f"{format_count(evidence['bad_rows'], 'row')} among the first cannot be stored: rekord show"
+    else:
+        yield (f"from all {records}" if evidence["complete"] else f"from the first {records}; later ones may differ")
     for group in ("features", "context", "steps"):
         for key, seen in evidence.get(group, {}).items():
             if not key:
@@ -87,7 +134,8 @@ def _format_columns(
     lines = [f"{' ' * indent}{escape_controls(repr(name))}: rk.{feature!r}," for name, feature in columns.items()]
     width = max([len(line) for line in lines if len(line) <= _MAX_DECLARATION_WIDTH], default=0)
     for line, (name, feature) in zip(lines, columns.items(), strict=True):
-        comment = ", ".join(format_evidence(evidence[feature.key or name], records))
+        seen = evidence.get(feature.record_keys(name)[0], {"present": 0, "kind": None})
+        comment = ", ".join(format_evidence(seen, records))
         yield [f"{line:<{width}}", (f"  # {comment}", "dim")]
 
 

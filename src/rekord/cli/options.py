@@ -64,6 +64,9 @@ def output_option(metavar: str, help: str) -> Any:
 # Input.
 
 PathArgument: TypeAlias = Annotated[str, argument("PATH", "Dataset to read: a folder, file or glob pattern.")]
+RawPathArgument: TypeAlias = Annotated[
+    str | None, argument("PATH", "Dataset or raw data: a folder, file or glob pattern. Left out with --masks.")
+]
 PathsArgument: TypeAlias = Annotated[list[str], argument("PATH", "Record files, folders or glob patterns.")]
 InputArgument: TypeAlias = Annotated[str, argument("IN", "Dataset to read: a folder, file or glob pattern.")]
 SchemaOption: TypeAlias = Annotated[

@@ -286,8 +286,8 @@ _MAX_SHOWN_FEATURES = 1000
 """Nobody reads more lines, and formatting a million features takes most of a minute."""
 
 
-Texts: TypeAlias = "Mapping[str, Callable[[int], str]]"
-"""By key, how to print a number that represents something else, such as a time."""
+Texts: TypeAlias = "Mapping[str, Callable[[Any], str]]"
+"""By key, how to print a value that represents something else, such as a time."""
 
 
 def format_message(message: PayloadMessage, texts: Texts | None = None) -> list[list[StyledText]]:
@@ -406,11 +406,13 @@ def _count_values(value: DecodedValue) -> int:
     return 0 if value is None else len(value)
 
 
-def _format_preview(value: DecodedValue, text: Callable[[int], str] | None = None) -> str:
+def _format_preview(value: DecodedValue, text: Callable[[Any], str] | None = None) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
-        return format_byte_list(value)
+        return (
+            format_byte_list(value) if text is None else _format_list(map(text, value[:MAX_SHOWN_VALUES]), len(value))
+        )
     if text is not None and value.dtype.kind == "i":
         return _format_list(map(text, value[:MAX_SHOWN_VALUES].tolist()), len(value))
     return format_numbers(value[:MAX_SHOWN_VALUES].tolist(), total=len(value))

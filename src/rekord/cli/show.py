@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekord.cli import console
+from rekord.cli import console, raw_data
 from rekord.cli import options as shared
 from rekord.cli.console import make_integer_parser, shorten_paths
 from rekord.cli.options import integer_option, parsed_option
@@ -18,28 +18,64 @@ from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
     from rekord._core import PayloadKind
+    from rekord.conversion.driver import Conversion
 
 
 def show(
-    path: shared.PathArgument,
+    path: shared.RawPathArgument = None,
     number: Annotated[int, integer_option("-n", "Number of records to show.", do="-n 5")] = 5,
     record: Annotated[
         int | None,
         parsed_option(
             "--record",
             "I",
-            "Show only this record, counted from 0 across all files.",
+            "Show only this record or row, counted from 0 across all files.",
             make_integer_parser("--record", do="--record 0"),
         ),
     ] = None,
     kind: shared.KindOption = None,
+    layout: raw_data.LayoutOption = None,
+    images: raw_data.ImagesOption = None,
+    masks: raw_data.MasksOption = None,
+    classes: raw_data.ClassesOption = None,
+    ignore: raw_data.IgnoreOption = None,
+    label_map: raw_data.LabelMapOption = None,
+    encoding: raw_data.EncodingOption = None,
+    delimiter: raw_data.DelimiterOption = None,
+    header: raw_data.HeaderOption = None,
+    na: raw_data.NaOption = None,
+    decimal: raw_data.DecimalOption = None,
+    numbers: raw_data.NumbersOption = None,
+    strip: raw_data.StripOption = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Show records with their features and values."""
+    """Show records with their features and values; or the rows of raw data, as write would store them."""
     from rekord.cli.payload_view import format_message, message_to_json, parse_message
     from rekord.dataset.read import list_record_files
     from rekord.errors import add_location
 
+    if kind is None or path is None:
+        raw = raw_data.RawOptions(
+            layout=layout,
+            images=images,
+            masks=masks,
+            classes=classes,
+            ignore=ignore,
+            label_map=label_map,
+            text=raw_data.parse_text_options(
+                encoding=encoding,
+                delimiter=delimiter,
+                header=header,
+                na=na,
+                decimal=decimal,
+                numbers=numbers,
+                strip=strip,
+            ),
+        )
+        conversion = raw_data.prepare_raw_data("show", path, raw)
+        if conversion is not None:
+            return _show_raw_data(conversion, path or images or "", number=number, row=record, as_json=as_json)
+    assert path is not None  # else there is raw data, or an error
     paths = list_record_files(path)
     names = shorten_paths(path, paths)
     texts = _number_texts(paths)
@@ -64,6 +100,35 @@ def show(
     return 0
 
 
+def _show_raw_data(conversion: Conversion, path: str, *, number: int, row: int | None, as_json: bool) -> int:
+    """Print rows of raw data; returns 1 if one of them cannot be stored."""
+    from itertools import islice
+
+    from rekord.verbs.preview import iter_stored_rows
+
+    schema = conversion.job.schema
+    stored = iter_stored_rows(conversion, first=row or 0)
+    rows = list(islice(stored, number if row is None else 1))
+    if row is not None and not rows:
+        raise error(
+            "U606",
+            f"row {row:,} does not exist",
+            location=Location(path=path),
+            found=None if conversion.rows is None else format_count(conversion.rows, "row"),
+            do=f"--record {conversion.rows - 1}" if conversion.rows else "--record 0",
+        )
+    if as_json:
+        documents = [raw_data.stored_row_to_json(one, schema, whole=True) for one in rows]
+        console.print_json({"rows": documents, "guesses": raw_data.guesses_to_json(conversion.guesses)})
+        return int(any(one.problem is not None for one in rows))
+    console.print_status(raw_data.format_source_heading(conversion))
+    raw_data.print_guesses(conversion.guesses)
+    raw_data.print_rows(rows, path, schema)
+    if row is None and len(rows) < number:
+        console.print_status(f"end of the data: {format_count(len(rows), 'row')}")
+    return int(any(one.problem is not None for one in rows))
+
+
 def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
     """By record key, how to print its numbers, if the schema in the manifest defines it, as for times."""
     import os
@@ -75,8 +140,7 @@ def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
         schema = Schema.from_dict(read_manifest(os.path.dirname(paths[0]) or ".").schema)
     except RekordError:
         return {}  # records can be shown without a schema
-    features = schema.features.items()
-    return {one.record_keys(name)[0]: one.number_text for name, one in features if one.number_text is not None}
+    return raw_data.number_texts(schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
+from rekord.cli import raw_data
 from rekord.cli import write_options as options
 from rekord.cli.column_types import parse_columns
 from rekord.cli.console import escape_controls
@@ -23,8 +25,9 @@ _DATA_ERROR_CODES = ("X510", "X514")
 
 def write(
     source: Annotated[
-        str, argument("SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks.")
-    ],
+        str | None,
+        argument("SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks."),
+    ] = None,
     out: Annotated[str | None, argument("OUT", "Folder to create.")] = None,
     layout: Annotated[
         str | None,
@@ -62,6 +65,13 @@ def write(
         str | None,
         text_option("--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE),
     ] = None,
+    encoding: raw_data.EncodingOption = None,
+    delimiter: raw_data.DelimiterOption = None,
+    header: raw_data.HeaderOption = None,
+    na: raw_data.NaOption = None,
+    decimal: raw_data.DecimalOption = None,
+    numbers: raw_data.NumbersOption = None,
+    strip: raw_data.StripOption = False,
     schema: Annotated[
         str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
@@ -227,6 +237,15 @@ def write(
         ignore=ignored,
         label_map=label_map,
         optional_masks=optional_masks,
+        text_options=raw_data.parse_text_options(
+            encoding=encoding,
+            delimiter=delimiter,
+            header=header,
+            na=na,
+            decimal=decimal,
+            numbers=numbers,
+            strip=strip,
+        ),
     )
     mask_options = MaskOptions(
         classes=known_classes if isinstance(known_classes, int) else None,
@@ -244,15 +263,17 @@ def write(
             class_names=class_names,
         )
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
-        output.print_status(_format_heading(conversion))
+        output.print_status(raw_data.format_source_heading(conversion))
+        raw_data.print_guesses(conversion.guesses)
         if dry_run:
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())
-    return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json)
+    also = {"guesses": raw_data.guesses_to_json(conversion.guesses)}
+    return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
 
 
 def _resolve_source(
-    source: str,
+    source: str | None,
     out: str | None,
     *,
     layout: str | None,
@@ -262,11 +283,17 @@ def _resolve_source(
     ignore: int | None,
     label_map: str | None,
     optional_masks: bool,
+    text_options: Mapping[str, Any],
 ) -> tuple[str, Any, tuple[str, ...] | None]:
     """The folder to write, the source to read, and the classes of a label map that the source does not take."""
     from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
 
+    if source is None:
+        if images is None or masks is None:
+            raise error("U601", "`rekord write` needs SOURCE and OUT", do="rekord write --help")
+        given = escape_controls(shlex.join(["--images", images, "--masks", masks]))
+        raise error("U601", "`rekord write` needs OUT", do=f"rekord write {given} OUT")
     if layout is not None and layout not in LAYOUTS:
         return out or source, (), None
     if masks is not None:
@@ -294,6 +321,7 @@ def _resolve_source(
         label_map=label_map,
         images=images,
         optional_masks=True if optional_masks else None,
+        **text_options,
     )
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.
@@ -313,23 +341,24 @@ def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -
             )
 
 
-def _format_heading(conversion: Conversion) -> str:
-    """What was detected: the source, the layout, and the splits if they come from the source."""
-    job = conversion.job
-    place = getattr(job.source, "root", "")
-    name = {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)
-    parts = [
-        f"source: {job.source.kind}" + (f" in {escape_controls(place)}" if place else ""),
-        f"layout: {name}",
-    ]
-    if job.splits.from_source:
-        parts.append(f"splits: {', '.join(job.splits.names)}, from the source (--split overrides them)")
-    return " · ".join(parts)
-
-
 def _report_forecast(conversion: Conversion, *, as_json: bool) -> int:
-    from rekord.verbs.forecast import check_free_space, forecast
+    from itertools import islice
+
+    from rekord.verbs.forecast import check_free_space, forecast, is_sampleable
+    from rekord.verbs.preview import iter_stored_rows
 
     expected = forecast(conversion)
     check_free_space(conversion, expected)
-    return report_forecast(conversion.out, expected, as_json=as_json)
+    can_read = is_sampleable(conversion.job)
+    rows = list(islice(iter_stored_rows(conversion), raw_data.DRY_RUN_ROWS)) if can_read else []
+    schema = conversion.job.schema
+    if as_json:
+        also = {
+            "rows": [raw_data.stored_row_to_json(row, schema, whole=False) for row in rows],
+            "guesses": raw_data.guesses_to_json(conversion.guesses),
+        }
+        return report_forecast(conversion.out, expected, as_json=True, also=also)
+    raw_data.print_rows(rows, getattr(conversion.job.source, "root", ""), schema)
+    if rows:
+        output.print_line()
+    return report_forecast(conversion.out, expected, as_json=False)

@@ -54,7 +54,7 @@ from rekord.dataset.manifest import (
 )
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourcePart, is_partitioned
+from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart, is_partitioned
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
 
@@ -103,6 +103,7 @@ class Conversion:
     workers: int = 1
     rows: int | None = None  # of the source, if known
     source_bytes: int = 0  # of all its files
+    guesses: tuple[SourceGuess, ...] = ()  # about the source
     spills: str | None = None
     fresh: bool = False
     storage: Storage = LOCAL

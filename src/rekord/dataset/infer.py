@@ -1,4 +1,4 @@
-"""`rk.infer`: a schema proposed for record files, payloads or rows; a dataset without one infers it at first use."""
+"""The schema of record files, payloads or rows; a dataset without one infers it at first use."""
 
 from __future__ import annotations
 
@@ -63,25 +63,11 @@ def infer(
     names: Sequence[str] | None = None,
     kind: Kind | None = None,
 ) -> Schema:
-    """Propose a schema, with the evidence for it in `schema.evidence`.
-
-    From record files (a path, a folder, a glob, or a list of them) and payloads (an iterable of bytes, such as
-    `rk.records`): a key that always has one value is a scalar, one that always has n values has shape `(n,)`, any
-    other has `(None,)`. A key that is absent anywhere is optional. Byte strings stay Bytes. Where kinds differ, the
-    first one decides. `kind` says whether payloads are Examples ("example"), SequenceExamples ("sequence") or raw
-    bytes ("bytes"); None detects it. Payloads that are neither have one column, `payload`, of type Payload.
-
-    From rows: an iterable of mappings or tuples (`names` are their columns, by default x, y and weight), a dict of
-    NumPy columns, an Arrow table, a pandas or polars DataFrame. A source of `rk.sources` has a schema of its own.
-
-    All records are read, or the first `limit`.
-    """
-    _check_arguments(limit, kind)
+    """The schema of record files, payloads or rows in memory: `rk.infer`, except for raw data."""
+    check_infer_arguments(limit, kind)
     given: Any = source_or_records
     if hasattr(given, "only_split"):  # a dataset, which is above this module
         given = given.only_split("infer")
-    if hasattr(given, "facts"):
-        return _infer_source(given)
     if _is_path(given):
         return _infer_paths(given, limit, kind)
     if isinstance(given, Iterable) and not is_table(given):
@@ -96,19 +82,11 @@ def infer(
     return infer_rows(given, names=names, limit=limit)
 
 
-def _infer_source(source: Any) -> Schema:
-    schema = source.facts().schema
-    if schema is None and hasattr(source, "peek_schema"):
-        schema = source.peek_schema()
-    if schema is None:
-        raise error(
-            "S126",
-            f"source of kind {source.kind} has no schema of its own",
-            expected="a source of tables, text or records",
-            found=source.kind,
-            do="rk.write(source, out)      (chooses a layout of rk.layouts)",
-        )
-    return schema  # type: ignore[no-any-return]
+def collect_evidence(payloads: Iterable[_Payload], kind: Kind, complete: bool) -> dict[str, Any]:
+    """What some payloads show, as in `schema.evidence`."""
+    gathered = _EvidenceCollector(kind, None, None)
+    gathered.read_payloads(payloads)
+    return dict(gathered.schema(complete).evidence)
 
 
 def infer_files(
@@ -359,7 +337,8 @@ def _is_path(value: object) -> bool:
     return isinstance(value, (str, os.PathLike))
 
 
-def _check_arguments(limit: object, kind: object) -> None:
+def check_infer_arguments(limit: object, kind: object) -> None:
+    """Refuse an invalid `limit` or `kind`."""
     if limit is not None:
         positive_int("limit", limit, do="infer(source, limit=1000)")
     check_kind(kind)

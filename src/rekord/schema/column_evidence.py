@@ -194,7 +194,11 @@ def _summarize_list(value: Sequence[Any]) -> ElementSummary:
     for kind, part in kinds.items():
         family = _python_type_family(part)
         if family is None:
-            inner = summarize_elements(part) if isinstance(part, np.generic) else _summarize_unsupported(part)
+            inner = (
+                summarize_elements(part)
+                if isinstance(part, np.generic)
+                else _summarize_unsupported(part, in_list=True)
+            )
             if inner.unsupported_value is not None:
                 return inner
             return (
@@ -211,7 +215,7 @@ def _summarize_mixed(flat: list[Any], shape: tuple[int, ...]) -> ElementSummary:
     plain = [part.item() if isinstance(part, np.generic) else part for part in flat]
     unsupported = [part for part in plain if _python_type_family(part) is None]
     if unsupported:
-        return _summarize_unsupported(unsupported[0])
+        return _summarize_unsupported(unsupported[0], in_list=True)
     return summarize_python_elements(
         plain, shape, tuple(dict.fromkeys(_python_type_family(part) or "" for part in plain))
     )
@@ -290,7 +294,7 @@ def _is_image(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "PIL"
 
 
-def _summarize_unsupported(value: Any, dtype: str = "") -> ElementSummary:
+def _summarize_unsupported(value: Any, dtype: str = "", *, in_list: bool = False) -> ElementSummary:
     if value is None:
         remedy = "drop None from the list, or make the whole value None"
     elif isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) or dtype.startswith(
@@ -301,6 +305,10 @@ def _summarize_unsupported(value: Any, dtype: str = "") -> ElementSummary:
         remedy = "convert it: float(value), str(value), or an integer of the smallest unit"
     elif isinstance(value, (set, frozenset)):
         remedy = "convert it to a list: sorted(value)"
+    elif isinstance(value, os.PathLike) and in_list:
+        remedy = "read the files: [path.read_bytes() for path in paths]"
+    elif _is_image(value) and in_list:
+        remedy = "write a row per image, or their encoded bytes as a list"
     elif isinstance(value, os.PathLike):
         remedy = "path.read_bytes(), or declare the column as rk.Image()"
     elif _is_image(value):

@@ -82,6 +82,18 @@ class UnusedInput(NamedTuple):
     reason: str
 
 
+class SourceGuess(NamedTuple):
+    """Something that raw data does not say, and that was decided for it."""
+
+    column: str | None  # None: the whole source
+    what: str
+    do: str | None = None  # what changes it, if anything does
+
+    def to_dict(self) -> dict[str, str | None]:
+        """The guess as a JSON document."""
+        return self._asdict()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
     """What a source knows before its rows are read."""
@@ -95,6 +107,7 @@ class SourceFacts:
     splits: tuple[str, ...] | None = None  # if folders or lists define them
     files: tuple[SourceFile, ...] = ()  # sorted by path; the fingerprint is computed from them
     unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
+    guesses: tuple[SourceGuess, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)  # hints for the layout
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import check_keywords, invalid, is_utf8_encodable, name_list
+from rekord.arguments import check_keywords, invalid, is_utf8_encodable, name_list, one_of
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.report.formatting import format_count
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
 from rekord.schema.column_evidence import is_lossy_in_float32
 from rekord.schema.json_form import feature_to_json
@@ -30,14 +27,25 @@ from rekord.sources.base import (
     SizeCheckedFile,
     SourceFacts,
     SourceFile,
+    SourceGuess,
     SourcePart,
-    SourceRow,
     SurveyCache,
     empty_file_error,
     is_gzip_name,
     list_files,
-    open_source_file,
     source_path,
+)
+from rekord.sources.encoding import check_encoding, guess_encoding, open_text_file
+from rekord.sources.field_guesses import SAMPLE_ROWS as GUESS_ROWS
+from rekord.sources.field_guesses import TextPlace, find_text_field, guess_table_columns
+from rekord.sources.fields import (
+    CsvColumn,
+    CsvParser,
+    CsvTable,
+    FieldType,
+    normalize_decimals,
+    read_rows,
+    split_fields,
 )
 from rekord.sources.lines import (
     FileSpan,
@@ -48,16 +56,13 @@ from rekord.sources.lines import (
     UnreadableRow,
     group_spans,
     index_file,
-    not_utf8_error,
+    open_span,
+    propose_encoding,
     read_row_blocks,
     read_text_head,
     skip_to_row,
-    to_column_chunk,
-    unreadable_row_error,
 )
 from rekord.sources.tables import SAMPLE_ROWS, build_facts, inconsistent_file_error, missing_column_error
-
-FieldType: TypeAlias = Literal["whole", "real", "truth", "text", "bytes"]
 
 MAX_FULL_SURVEY_BYTES = 256 << 20
 """Sources up to this size are inspected completely."""
@@ -67,6 +72,7 @@ SAMPLE_BYTES = 64 << 20
 """Larger ones are inspected at the beginning, and in evenly spread samples."""
 
 _MAX_COLUMNS = 100_000
+_MAX_HEAD_BLOCKS = 4
 _DELIMITERS = ",\t;|"
 
 
@@ -77,33 +83,18 @@ class CsvOptions:
     delimiter: str | None
     keep: tuple[str, ...] | None
     types: tuple[tuple[str, Feature], ...]
-    header: bool
+    header: bool | None
     na: tuple[str, ...]
-
-
-class CsvColumn(NamedTuple):
-    """A selected column, and how its fields are read."""
-
-    name: str
-    place: int
-    form: FieldType
-    feature: Feature
-    declared: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CsvTable:
-    """All that is needed to read rows; small, as every task gets it."""
-
-    names: tuple[str, ...]  # of all columns of the file
-    columns: tuple[CsvColumn, ...]
-    delimiter: str
-    na: tuple[str, ...]
-    sampled: bool  # the types come from some of the rows only
+    decimal: str
+    numbers: tuple[str, ...]
+    strip: bool
+    encoding: str | None
 
     @property
-    def rules(self) -> RowSyntax:
-        return RowSyntax(self.delimiter)
+    def missing_fields(self) -> tuple[str, ...]:
+        """The fields that are missing values; with `strip`, also those with a space around them."""
+        padded = [f"{before}{word}{after}" for word in self.na for before in ("", " ") for after in ("", " ")]
+        return tuple(dict.fromkeys([*self.na, *padded])) if self.strip else self.na
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +105,7 @@ class CsvSurvey:
     table: CsvTable
     indexes: tuple[RowIndex, ...]
     rows: int
+    guesses: tuple[SourceGuess, ...]
 
 
 class _CsvStart(NamedTuple):
@@ -123,6 +115,8 @@ class _CsvStart(NamedTuple):
     names: tuple[str, ...]
     begin: RowStart  # of the first row after the header
     line: int  # of the header
+    header: bool
+    guesses: tuple[SourceGuess, ...]
 
 
 _surveys: SurveyCache[CsvSurvey] = SurveyCache()
@@ -134,38 +128,51 @@ def _survey_files(
     sampled = not gzipped and listing.source_bytes > MAX_FULL_SURVEY_BYTES
     first: _CsvStart | None = None
     indexes = []
+    guesses: list[SourceGuess] = []
     for file in listing.files:
         path = listing.full(file)
         if not file.size_bytes:
-            expected = "a header and rows" if requested.header else "rows"
+            expected = "rows" if requested.header is False else "a header and rows"
             raise empty_file_error(path, "an empty file", expected=expected)
-        with open_source_file(path, file, gzipped=gzipped, opened=opened) as stream:
-            start = _read_start(stream, path, file, requested)
+        encoded = open_text_file(path, file, requested.encoding, gzipped=gzipped, opened=opened)
+        with encoded as (stream, encoding):
+            start = _read_start(stream, path, file, requested, None if first is None else first.header)
             if first is None:
                 first = start
-                seen = _core.FieldSurvey(first.delimiter, len(first.names), list(requested.na))
-                look = _SurveySampler(seen, listing.source_bytes if sampled else None)
+                guesses += start.guesses
+                look = _SurveySampler(first, requested, listing.source_bytes if sampled else None)
             if start.names != first.names:
                 raise _inconsistent_error(listing, file, start, first)
             stream.rewind()
             head, offset = read_text_head(stream, path)
+            guesses += guess_encoding(file, encoding, requested.encoding, has_bom=offset > 0)
             rest = skip_to_row(stream, head, offset, start.begin)
             syntax = RowSyntax(first.delimiter)
-            indexes.append(index_file(file, stream, syntax, start.begin, head=rest, look=look))
+            indexes.append(index_file(file, stream, syntax, start.begin, head=rest, look=look, encoding=encoding))
             look.before_bytes += file.size_bytes
     assert first is not None  # a listing has files
     rows = sum(index.rows for index in indexes)
     if not rows:
         path = listing.full(listing.files[0])
         raise empty_file_error(path, "a header without rows", expected="a line per row below the header")
-    table = _build_table(first, requested, seen, sampled, listing)
+    table = _build_table(first, requested, look.seen, sampled, listing)
     table = replace(table, columns=_widen_lossy_floats(table, look.first))
-    return CsvSurvey(listing, table, tuple(indexes), rows)
+    if look.head:
+        guesses += guess_table_columns(
+            table,
+            look.head,
+            look.turned,
+            look.seen.counts(),
+            requested.na,
+            is_usual_na=requested.na == DEFAULT_NA,
+        )
+    return CsvSurvey(listing, table, tuple(indexes), rows, tuple(guesses))
 
 
 def _widen_lossy_floats(table: CsvTable, block: RowBlock | None) -> tuple[CsvColumn, ...]:
     """The columns, with float64 kept where float32 would merge different values of the first block."""
-    if not any(column.form == "real" and not column.declared for column in table.columns):
+    floats = ("real", "marked")
+    if not any(column.form in floats and not column.declared for column in table.columns):
         return table.columns
     # If the first row cannot be read, or does not fit the table, reading the rows reports it.
     batch = CsvParser(table).parse(block.data, block.rows) if block is not None and not block.first else None
@@ -173,7 +180,7 @@ def _widen_lossy_floats(table: CsvTable, block: RowBlock | None) -> tuple[CsvCol
         return table.columns
     columns = list(table.columns)
     for i, column in enumerate(columns):
-        if column.form == "real" and not column.declared:
+        if column.form in floats and not column.declared:
             values = batch.column(column.name).slice(0, SAMPLE_ROWS).drop_null().to_numpy()
             if is_lossy_in_float32(values):
                 columns[i] = column._replace(feature=Tensor("float64", optional=column.feature.optional))
@@ -183,17 +190,37 @@ def _widen_lossy_floats(table: CsvTable, block: RowBlock | None) -> tuple[CsvCol
 class _SurveySampler:
     """Passes rows to the survey: all, or those in samples."""
 
-    def __init__(self, seen: _core.FieldSurvey, sampled_of: int | None) -> None:
-        self.seen = seen
+    def __init__(self, start: _CsvStart, requested: CsvOptions, sampled_of: int | None) -> None:
+        self.seen = _core.FieldSurvey(start.delimiter, len(start.names), list(requested.missing_fields))
         self.before_bytes = 0
         self.first: RowBlock | None = None
+        self.head: list[RowBlock] = []  # the first blocks: the last row of a file is one of its own
+        self.turned: dict[int, TextPlace] = {}  # the first text of columns that had only numbers before it
+        self._start = start
+        self._decimal = requested.decimal
+        self._missing = requested.missing_fields
         self._sampled_of = sampled_of
+        self._numeric: set[int] = set()
 
     def __call__(self, block: RowBlock) -> None:
         if self.first is None:
             self.first = block
+        is_head = len(self.head) < _MAX_HEAD_BLOCKS and sum(one.rows for one in self.head) < GUESS_ROWS
+        if is_head:
+            self.head.append(block)
         if self._sampled_of is None or self._is_sample(block):
-            self.seen.feed(block.data)
+            self.seen.feed(normalize_decimals(block.data, self._start.delimiter, self._decimal))
+            self._find_turned_columns(None if is_head else block)
+
+    def _find_turned_columns(self, block: RowBlock | None) -> None:
+        """Find the texts that ended columns of numbers; the first blocks are inspected as a whole."""
+        counts = self.seen.counts()
+        if block is not None:
+            for place in [place for place in self._numeric if counts[place][7]]:
+                found = find_text_field(block, self._start.names, self._start.delimiter, place, self._missing)
+                if found is not None:
+                    self.turned[place] = found
+        self._numeric = {place for place, one in enumerate(counts) if any(one[1:6]) and not one[7]}
 
     def _is_sample(self, block: RowBlock) -> bool:
         assert self._sampled_of is not None
@@ -205,7 +232,10 @@ class _SurveySampler:
         return begin // stride != (begin + len(block.data)) // stride
 
 
-def _read_start(stream: ByteStream, path: str, file: SourceFile, requested: CsvOptions) -> _CsvStart:
+def _read_start(
+    stream: ByteStream, path: str, file: SourceFile, requested: CsvOptions, has_header: bool | None
+) -> _CsvStart:
+    """The first lines of a file; `has_header` is that of the files before it."""
     head, offset = read_text_head(stream, path)
     delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
     first = next(read_row_blocks(stream, RowSyntax(delimiter), RowStart(offset, 0, 1), head=head), None)
@@ -220,15 +250,56 @@ def _read_start(stream: ByteStream, path: str, file: SourceFile, requested: CsvO
         )
     fields = split_fields(first.row(0), delimiter)
     line = int(first.lines[0])
-    if not requested.header:
+    guesses = _guess_delimiter(delimiter, file.path, requested, len(fields))
+    has_header = requested.header if has_header is None else has_header
+    if has_header is None:
+        has_header, guess = _guess_header(fields, requested)
+        guesses += guess
+    if not has_header:
         names = _choose_names(requested, len(fields), path)
-        return _CsvStart(delimiter, names, RowStart(offset, 0, 1), line)
+        return _CsvStart(delimiter, names, RowStart(offset, 0, 1), line, False, guesses)
     names = _parse_header(fields, path, line)
+    spaced = [field for field, name in zip(fields, names, strict=True) if field.decode() != name]
+    if spaced:
+        what = f"spaces around column names were removed, first around {preview(spaced[0].decode())}"
+        guesses += (SourceGuess(spaced[0].decode().strip(), what),)
     if first.rows > 1:
         begin = RowStart(first.offset + int(first.starts[1]), 0, int(first.lines[1]))
     else:
         begin = RowStart(first.offset + len(first.data), 0, line + len(first.data.splitlines()))
-    return _CsvStart(delimiter, names, begin, line)
+    return _CsvStart(delimiter, names, begin, line, True, guesses)
+
+
+_NUMBER_FIELD = re.compile(rb"\s*[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?\s*")
+_YEAR_FIELD = re.compile(rb"\s*(?:1[5-9]|2[01])\d\d\s*")
+
+
+def _guess_header(fields: list[bytes], requested: CsvOptions) -> tuple[bool, tuple[SourceGuess, ...]]:
+    """Whether the first line has names. Numbers are values, unless they count the columns or are years."""
+    numbers = [field for field in fields if _NUMBER_FIELD.fullmatch(field)]
+    known = {field.strip().decode(errors="replace") for field in fields}
+    if not numbers or any(name in known for name in (*(requested.keep or ()), *dict(requested.types))):
+        return True, ()
+    shown = preview(numbers[0].strip().decode())
+    whole = [int(field) for field in numbers if field.strip().isdigit() and len(field) < 10]
+    is_counted = len(whole) == len(numbers) > 1 and whole == list(range(whole[0], whole[0] + len(whole)))
+    is_years = len(numbers) < len(fields) and all(_YEAR_FIELD.fullmatch(field) for field in numbers)
+    if len(set(whole)) == len(numbers) and (is_counted or is_years):
+        what = f"the first line is read as column names, though some are numbers, first {shown}"
+        return True, (SourceGuess(None, what, "to read it as a row: header=False"),)
+    what = f"the first line is read as a row, not as column names: it has numbers, first {shown}"
+    return False, (SourceGuess(None, what, "to read it as column names: header=True"),)
+
+
+def _guess_delimiter(delimiter: str, path: str, requested: CsvOptions, fields: int) -> tuple[SourceGuess, ...]:
+    usual = "\t" if path.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
+    if requested.delimiter is not None or (delimiter == usual and fields > 1):
+        return ()
+    if delimiter == usual:
+        what = f"every line is one field: the first line has no {', '.join(map(repr, _DELIMITERS))}"
+        return (SourceGuess(None, what, 'to separate fields by another character: delimiter=" "'),)
+    what = f"fields are separated by {delimiter!r}, the most frequent delimiter of the first line"
+    return (SourceGuess(None, what, f'to separate them by commas: delimiter="{usual}"'),)
 
 
 def _sniff_delimiter(name: str, head: bytes) -> str:
@@ -240,23 +311,6 @@ def _sniff_delimiter(name: str, head: bytes) -> str:
     counts = {mark: line.count(mark.encode()) for mark in _DELIMITERS}
     best = max(_DELIMITERS, key=lambda mark: counts[mark])
     return best if counts[best] else ","
-
-
-def split_fields(row: bytes, delimiter: str) -> list[bytes]:
-    """The fields of one row, without their quotes."""
-    mark = re.escape(delimiter.encode())
-    field = re.compile(rb'(?:"([^"]*(?:""[^"]*)*)"?)?([^' + mark + rb"\r\n]*)")
-    fields: list[bytes] = []
-    at = 0
-    while True:
-        found = field.match(row, at)
-        assert found is not None  # it matches the empty string as well
-        quoted, rest = found.groups()
-        fields.append(rest if quoted is None else quoted.replace(b'""', b'"') + rest)
-        at = found.end()
-        if row[at : at + 1] != delimiter.encode():
-            return fields
-        at += 1
 
 
 def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
@@ -275,7 +329,7 @@ def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
                 what=f"name of column {place:,} is not UTF-8",
                 expected="names in UTF-8",
                 found=f"the byte 0x{field[failure.start]:02x}",
-                do=f"if the text is in Latin-1: iconv -f LATIN1 -t UTF-8 {shlex.quote(path)} > converted.csv",
+                do=f'encoding="{propose_encoding(field)[0]}"',
             ) from None
         if not name:
             raise _header_error(
@@ -349,7 +403,7 @@ def _build_table(
 ) -> CsvTable:
     known = dict.fromkeys(start.names)
     types = dict(requested.types)
-    for name in (*(requested.keep or ()), *types):
+    for name in (*(requested.keep or ()), *types, *requested.numbers):
         if name not in known:
             raise missing_column_error(name, start.names, listing.full(listing.files[0]), start.line)
     places = {name: i for i, name in enumerate(start.names)}
@@ -358,10 +412,20 @@ def _build_table(
     for name in requested.keep or start.names:
         feature = types.get(name)
         form = _field_type_of_feature(feature) if feature is not None else _infer_field_type(counts[places[name]])
+        if name in requested.numbers and form in ("text", "real"):
+            form = "marked"
         missing = _has_missing(counts[places[name]], form)
         chosen = feature if feature is not None else _feature_for_type(form, missing)
         columns.append(CsvColumn(name, places[name], form, chosen, feature is not None))
-    return CsvTable(start.names, tuple(columns), start.delimiter, requested.na, sampled)
+    return CsvTable(
+        start.names,
+        tuple(columns),
+        start.delimiter,
+        requested.missing_fields,
+        sampled,
+        requested.decimal,
+        requested.strip,
+    )
 
 
 def _infer_field_type(counts: tuple[int, ...]) -> FieldType:
@@ -388,222 +452,7 @@ def _has_missing(counts: tuple[int, ...], form: FieldType) -> bool:
 def _feature_for_type(form: FieldType, optional: bool) -> Feature:
     if form in ("whole", "truth"):
         return Int64(dtype="bool" if form == "truth" else "int64", optional=optional)
-    return Float32(optional=optional) if form == "real" else Text(optional=optional)
-
-
-_TRUE_WORDS = ("true", "True", "TRUE")
-_FALSE_WORDS = ("false", "False", "FALSE")
-_INTEGER_PATTERN = re.compile(r"-?[0-9]+")
-_HEX_PATTERN = re.compile(r"-?0[xX][0-9a-fA-F]{1,16}")
-_FLOAT_PATTERN = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE
-)
-_FIELD_TYPE_NAMES: dict[FieldType, str] = {
-    "whole": "an integer",
-    "real": "a number",
-    "truth": "true or false",
-}
-_FIELD_TYPE_FEATURES: dict[FieldType, str] = {
-    "whole": "Int64",
-    "real": "Float32",
-    "truth": 'Int64(dtype="bool")',
-}
-
-
-def read_rows(
-    blocks: Iterable[RowBlock | UnreadableRow], table: CsvTable, path: str, full_path: str
-) -> Iterator[Chunk]:
-    """Rows in order. Arrow parses whole blocks; only a block that it refuses is parsed row by row."""
-    parser = CsvParser(table)
-    for block in blocks:
-        if isinstance(block, UnreadableRow):
-            yield SourceRow(path, block.row, unreadable_row_error(block, full_path), block.line)
-            continue
-        batch = parser.parse(block.data, block.rows) if parser.is_arrow_safe(block.data) else None
-        if batch is not None and not parser.has_infinite(batch):
-            yield to_column_chunk(batch, block, 0, block.rows, path)
-        else:
-            yield from _read_row_by_row(block, parser, path, full_path)
-
-
-class CsvParser:
-    def __init__(self, table: CsvTable) -> None:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        types = {
-            "whole": pa.int64(),
-            "real": pa.float64(),
-            "truth": pa.bool_(),
-            "text": pa.string(),
-            "bytes": pa.binary(),
-        }
-        self.table = table
-        self._convert = csv.ConvertOptions(
-            column_types={column.name: types[column.form] for column in table.columns},
-            include_columns=[column.name for column in table.columns],
-            null_values=list(table.na),
-            strings_can_be_null=True,
-            true_values=list(_TRUE_WORDS),
-            false_values=list(_FALSE_WORDS),
-        )
-        self._reals = [i for i, column in enumerate(table.columns) if column.form == "real"]
-        self._wholes = [c.place for c in table.columns if c.form == "whole" and not c.declared]
-
-    def is_arrow_safe(self, data: bytes) -> bool:
-        """Whether Arrow keeps the values as written.
-
-        It reads 007 as 7. If all rows were inspected, a column of such numbers is text.
-        """
-        if not self.table.sampled or not self._wholes:
-            return True
-        seen = _core.FieldSurvey(self.table.delimiter, len(self.table.names), list(self.table.na))
-        seen.feed(data)
-        counts = seen.counts()
-        return not any(counts[place][2] or counts[place][7] for place in self._wholes)
-
-    def parse(self, data: bytes, rows: int) -> Any:
-        """A batch of `rows` rows, or None if they do not fit."""
-        import pyarrow as pa
-        from pyarrow import csv
-
-        if not rows:
-            return None
-        try:
-            table = csv.read_csv(
-                pa.BufferReader(data),
-                read_options=csv.ReadOptions(
-                    column_names=list(self.table.names), use_threads=False, block_size=len(data) + 1
-                ),
-                parse_options=csv.ParseOptions(delimiter=self.table.delimiter, newlines_in_values=b'"' in data),
-                convert_options=self._convert,
-            )
-        except (pa.ArrowException, ValueError, KeyError):
-            return None
-        if table.num_rows != rows:
-            return None
-        return self._nan_to_null(table.combine_chunks().to_batches()[0])
-
-    def has_infinite(self, batch: Any) -> bool:
-        """Whether a number is infinite; Arrow also reads 1e999 as infinite."""
-        from pyarrow import compute
-
-        return any(compute.any(compute.is_inf(batch.column(place))).as_py() for place in self._reals)
-
-    def _nan_to_null(self, batch: Any) -> Any:
-        """NaN in a file stands for a missing value."""
-        import pyarrow as pa
-        from pyarrow import compute
-
-        arrays = list(batch.columns)
-        for place in self._reals:
-            nan = compute.is_nan(arrays[place])
-            if compute.any(nan).as_py():
-                arrays[place] = compute.if_else(nan, pa.scalar(None, pa.float64()), arrays[place])
-        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
-
-
-def _read_row_by_row(block: RowBlock, parser: CsvParser, path: str, full_path: str) -> Iterator[Chunk]:
-    problems: dict[int, RekordError] = {}
-    for i in range(block.rows):
-        where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
-        problem = _find_problem(block.row(i), parser.table, where)
-        if problem is not None:
-            problems[i] = problem
-    while True:
-        good = [i for i in range(block.rows) if i not in problems]
-        batch = parser.parse(b"".join(_ensure_newline(block.row(i)) for i in good), len(good))
-        if batch is not None or not good:
-            break
-        # Arrow refuses something that we accept; bisection finds the row.
-        i = _find_rejected_row(block, good, parser)
-        where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
-        problems[i] = error(
-            "E356",
-            "row does not fit the column types",
-            location=where,
-            expected="fields of the types of their columns",
-            found=preview(block.row(i)[:60]),
-            do='read its columns as text: columns={"name": rk.Text()}',
-        )
-    done = 0  # good rows so far
-    i = 0
-    while i < block.rows:
-        if i in problems:
-            yield SourceRow(path, block.first + i, problems[i], int(block.lines[i]))
-            i += 1
-            continue
-        end = i
-        while end < block.rows and end not in problems:
-            end += 1
-        yield to_column_chunk(batch.slice(done, end - i), block, i, end, path)
-        done += end - i
-        i = end
-
-
-def _ensure_newline(row: bytes) -> bytes:
-    return row if row.endswith((b"\n", b"\r")) else row + b"\n"
-
-
-def _find_rejected_row(block: RowBlock, rows: list[int], parser: CsvParser) -> int:
-    while len(rows) > 1:
-        half = rows[: len(rows) // 2]
-        fits = parser.parse(b"".join(_ensure_newline(block.row(i)) for i in half), len(half)) is not None
-        rows = rows[len(half) :] if fits else half
-    return rows[0]
-
-
-def _find_problem(row: bytes, table: CsvTable, where: Location) -> RekordError | None:
-    fields = split_fields(row, table.delimiter)
-    if len(fields) != len(table.names):
-        return error(
-            "E354",
-            f"row has {format_count(len(fields), 'field')}, table has {format_count(len(table.names), 'column')}",
-            location=where,
-            expected=format_count(len(table.names), "field"),
-            found=f"{format_count(len(fields), 'field')}: {preview(row[:60].rstrip().decode(errors='replace'))}",
-            do="fix this line: quote fields that contain the delimiter",
-        )
-    for column in table.columns:
-        field = fields[column.place]
-        if column.form == "bytes":
-            continue
-        try:
-            text = field.decode()
-        except UnicodeDecodeError as failure:
-            return not_utf8_error(field, failure.start, where, column.name)
-        if text not in table.na and not _is_valid_field(text, column):
-            return _field_error(text, column, where)
-    return None
-
-
-def _is_valid_field(text: str, column: CsvColumn) -> bool:
-    bare = text.strip(" \t")
-    match column.form:
-        case "whole":
-            if column.declared and _HEX_PATTERN.fullmatch(bare):
-                return True
-            if not _INTEGER_PATTERN.fullmatch(bare) or len(bare) > 4000:
-                return False
-            digits = bare.lstrip("-")
-            padded = len(digits) > 1 and digits.startswith("0")
-            return (column.declared or not padded) and -(2**63) <= int(bare) < 2**63
-        case "real":
-            return bool(_FLOAT_PATTERN.fullmatch(bare)) and (math.isfinite(float(bare)) or "n" in bare.lower())
-        case "truth":
-            return text in _TRUE_WORDS or text in _FALSE_WORDS
-    return True
-
-
-def _field_error(text: str, column: CsvColumn, where: Location) -> RekordError:
-    return error(
-        "E356",
-        f"`{column.name[:60]}` has value {preview(text)}, expected {_FIELD_TYPE_NAMES[column.form]}",
-        location=where.within(feature=column.name[:60]),
-        expected=f"{_FIELD_TYPE_NAMES[column.form]}: the column is {_FIELD_TYPE_FEATURES[column.form]}",
-        found=preview(text),
-        do=f"fix the field, or read the column as text: columns={{{column.name[:60]!r}: rk.Text()}}",
-    )
+    return Float32(optional=optional) if form in ("real", "marked") else Text(optional=optional)
 
 
 EXTENSIONS = (".csv", ".tsv", ".tab", ".csv.gz", ".tsv.gz", ".tab.gz")
@@ -634,12 +483,16 @@ class _CsvFiles:
             "types": {name: feature_to_json(feature) for name, feature in self.requested.types},
             "header": self.requested.header,
             "na": list(self.requested.na),
+            "decimal": self.requested.decimal,
+            "numbers": list(self.requested.numbers),
+            "strip": self.requested.strip,
+            "encoding": self.requested.encoding,
         }
 
     def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
         seen = self.survey(opened)
         schema = Schema({column.name: column.feature for column in seen.table.columns})
-        return build_facts(schema, seen.rows, seen.listing)
+        return build_facts(schema, seen.rows, seen.listing, seen.guesses)
 
     def survey(self, opened: SizeCheckedFile | None = None) -> CsvSurvey:
         """Inspect all files, each opened once; `opened` is the only file if it is already open."""
@@ -663,8 +516,7 @@ class CsvSource(_CsvFiles):
         for span in pieces:
             assert isinstance(span, FileSpan)
             path = FileListing(root, ()).full(span.file)
-            with open_source_file(path, span.file, span.begin.offset, span.end) as stream:
-                blocks = read_row_blocks(stream, table.rules, span.begin)
+            with open_span(span, root, table.rules) as blocks:
                 yield from read_rows(blocks, table, span.file.path, path)
 
 
@@ -678,7 +530,7 @@ class GzipCsvSource(_CsvFiles):
         seen = self.survey()
         for index in seen.indexes:
             path = seen.listing.full(index.file)
-            with open_source_file(path, index.file, gzipped=True) as stream:
+            with open_text_file(path, index.file, self.requested.encoding, gzipped=True) as (stream, _):
                 head, offset = read_text_head(stream, path)
                 rest = skip_to_row(stream, head, offset, index.cuts[0])
                 blocks = read_row_blocks(stream, seen.table.rules, index.cuts[0], head=rest)
@@ -691,8 +543,12 @@ def csv(
     *,
     delimiter: str | None = None,
     columns: ColumnSelection = None,
-    header: bool = True,
+    header: bool | None = None,
     na: Sequence[str] = DEFAULT_NA,
+    decimal: str = ".",
+    numbers: Sequence[str] = (),
+    strip: bool = False,
+    encoding: str | None = None,
 ) -> CsvSource | GzipCsvSource:
     """Rows of CSV or TSV files: a file, a folder or a pattern.
 
@@ -702,19 +558,42 @@ def csv(
 
     `delimiter` is a tab for .tsv and .tab, else detected from the first line. `columns` is a list of the columns to
     keep, or a dict of types for some of them, such as {"zip": rk.Text()}. With `header=False` the first line is a
-    row, and `columns` names all columns in order; by default they are column_0, column_1, ….
+    row, and `columns` names all columns in order; by default they are column_0, column_1, …. Without `header`, a
+    first line with numbers is a row.
+
+    `decimal=","` reads 3,14 as a number. From the fields of the columns in `numbers`, currency and percent signs and
+    separators of thousands are removed: "$1,200" is 1200, "45 %" is 45. `strip` removes spaces around texts.
+    `encoding` is one of Python's, such as "latin-1"; by default UTF-8, or UTF-16 in a file with its byte order mark.
     """
     place = source_path(path, "csv")
     requested = CsvOptions(
         delimiter=_delimiter(delimiter),
         keep=_names(columns),
         types=_types(columns),
-        header=header,
+        header=_header(header),
         na=_missing_words(na),
+        decimal=one_of("decimal", decimal, (".", ","), do='decimal=","'),
+        numbers=name_list("numbers", numbers, do='numbers=["price"]') if numbers != () else (),
+        strip=bool(strip),
+        encoding=check_encoding(encoding),
     )
+    if requested.decimal == requested.delimiter:
+        raise error(
+            "U605",
+            "`decimal` and `delimiter` are the same character",
+            expected="different characters",
+            found=f"{decimal!r} for both",
+            do='delimiter=";"',
+        )
     if is_gzip_name(place, EXTENSIONS):
         return GzipCsvSource(place, requested)
     return CsvSource(place, requested)
+
+
+def _header(given: object) -> bool | None:
+    if given is None or isinstance(given, bool):
+        return given
+    raise invalid("header", given, "True, False, or None to detect it", "header=False")
 
 
 def _delimiter(given: object) -> str | None:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from glob import iglob
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -174,9 +174,9 @@ class DetectedSource(NamedTuple):
     masks: str | None = None
 
 
-def detect_source(path: str | os.PathLike[str], *, layout: str | None = None) -> Source:
-    """The source for a path, given only the path and optionally the wanted layout."""
-    return build_source(identify_source(path, layout=layout))
+def detect_source(path: str | os.PathLike[str], *, layout: str | None = None, encoding: str | None = None) -> Source:
+    """The source for a path, given only the path and optionally the wanted layout and the encoding of texts."""
+    return build_source(identify_source(path, layout=layout), SourceOverrides(encoding=encoding))
 
 
 def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) -> DetectedSource:
@@ -541,6 +541,13 @@ class SourceOverrides:
     label_map: str | None = None
     images: str | None = None  # the folder of the images that a list or a JSON file names
     optional_masks: bool | None = None
+    encoding: str | None = None  # from here on: how text files are read
+    delimiter: str | None = None
+    header: bool | None = None
+    na: Sequence[str] | None = None
+    decimal: str | None = None
+    numbers: Sequence[str] | None = None
+    strip: bool | None = None
 
 
 _NO_OVERRIDES = SourceOverrides()
@@ -554,7 +561,11 @@ _ACCEPTED_OVERRIDES = {
     "coco": ("label_map", "images"),
     "yolo": ("label_map",),
     "boxes_csv": ("label_map", "images"),
+    "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
+    "jsonl": ("encoding",),
+    "text": ("encoding",),
 }
+_TEXT_KINDS = ("csv", "jsonl", "text")
 
 
 def takes_label_map(found: DetectedSource) -> bool:
@@ -565,7 +576,7 @@ def takes_label_map(found: DetectedSource) -> bool:
 def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRIDES) -> Source:
     """The source. An option that it does not have is refused, not ignored."""
     accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())
-    for name in ("classes", "ignore", "label_map", "images", "optional_masks"):
+    for name in [field.name for field in fields(SourceOverrides)]:
         value = getattr(overrides, name)
         if value is not None and name not in accepted:
             raise _unused_override_error(found, name, value)
@@ -573,6 +584,8 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     if isinstance(classes, int) and found.kind in ("image_folder", "image_csv"):
         raise _unused_override_error(found, "classes", classes)
     arguments = {name: getattr(overrides, name) for name in accepted}
+    if found.kind in _TEXT_KINDS:
+        arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":
         arguments |= {"masks": found.masks or found.path, "optional_masks": bool(overrides.optional_masks)}
     elif "classes" in arguments:
@@ -600,5 +613,5 @@ def _unused_override_error(found: DetectedSource, name: str, value: object) -> R
         location=Location(path=join_path(found.path, "")),
         expected=expected,
         found=f"{name} = {preview(value)}",
-        do="--classes names.txt" if name in takes else f"remove --{name.replace('_', '-')}",
+        do="--classes names.txt" if name in takes else f"leave {name}= out",
     )

@@ -29,6 +29,8 @@ from rekord.sources.base import (
     SourceFile,
     SurveyCache,
 )
+from rekord.sources.encoding import check_encoding, guess_encoding, open_text_file
+from rekord.sources.field_guesses import guess_json_columns
 from rekord.sources.lines import (
     LINE_SYNTAX,
     LineSource,
@@ -83,10 +85,10 @@ class JsonSource(LineSource):
     extensions = EXTENSIONS
 
     def facts(self, opened: base.SizeCheckedFile | None = None) -> SourceFacts:
-        return survey_files(self.listing(), gzipped=False, opened=opened).facts()
+        return survey_files(self.listing(), self.encoding, gzipped=False, opened=opened).facts()
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
-        seen = survey_files(self.listing(), gzipped=False)
+        seen = survey_files(self.listing(), self.encoding, gzipped=False)
         return lines.group_spans(seen.indexes, part_bytes, seen.listing.root, seen.arrays)
 
     def read(self, part: base.SourcePart) -> Iterator[Chunk]:
@@ -94,7 +96,7 @@ class JsonSource(LineSource):
         for span in pieces:
             if span.file.path in arrays:
                 path = FileListing(root, ()).full(span.file)
-                with base.open_source_file(path, span.file) as stream:
+                with open_text_file(path, span.file, self.encoding) as (stream, _):
                     yield from _read_array_rows(stream, span.file, path)
             else:
                 yield from lines.read_span(span, root, _parse_block)
@@ -108,13 +110,13 @@ class GzipJsonSource(LineSource):
     extensions = EXTENSIONS
 
     def facts(self, opened: base.SizeCheckedFile | None = None) -> SourceFacts:
-        return survey_files(self.listing(), gzipped=True, opened=opened).facts()
+        return survey_files(self.listing(), self.encoding, gzipped=True, opened=opened).facts()
 
     def rows(self) -> Iterator[Chunk]:
         listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
-            with base.open_source_file(path, file, gzipped=True) as stream:
+            with open_text_file(path, file, self.encoding, gzipped=True) as (stream, _):
                 head, offset = lines.read_text_head(stream, path)
                 if _is_array(head):
                     yield from _read_array_rows(stream, file, path, head)
@@ -123,15 +125,17 @@ class GzipJsonSource(LineSource):
 
 
 @check_keywords
-def jsonl(path: str | os.PathLike[str]) -> JsonSource | GzipJsonSource:
+def jsonl(path: str | os.PathLike[str], *, encoding: str | None = None) -> JsonSource | GzipJsonSource:
     """Rows of JSON files, one object per line: a file, a folder or a pattern.
 
     The names of nested objects are joined with `/`. A file that is one array of objects is read as well, up to
     256 MiB. Empty lines are skipped. An object {"base64": "…"} without other members is bytes, as `rk.export` writes
-    them.
+    them. `encoding` is one of Python's, such as "latin-1"; by default UTF-8, or UTF-16 in a file with its byte order
+    mark.
     """
-    place = base.source_path(path, "jsonl")
-    return GzipJsonSource(place) if base.is_gzip_name(place, EXTENSIONS) else JsonSource(place)
+    place, encoded = base.source_path(path, "jsonl"), check_encoding(encoding)
+    is_gzip = base.is_gzip_name(place, EXTENSIONS)
+    return GzipJsonSource(place, encoded) if is_gzip else JsonSource(place, encoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,27 +145,35 @@ class _JsonSurvey:
     indexes: tuple[RowIndex, ...]
     arrays: frozenset[str]  # the files that are one array each
     rows: int
+    guesses: tuple[base.SourceGuess, ...]
 
     def facts(self) -> SourceFacts:
-        return build_facts(self.schema, self.rows, self.listing)
+        return build_facts(self.schema, self.rows, self.listing, self.guesses)
 
 
 _surveys: SurveyCache[_JsonSurvey] = SurveyCache()
 
 
-def survey_files(listing: FileListing, *, gzipped: bool, opened: SizeCheckedFile | None = None) -> _JsonSurvey:
+def survey_files(
+    listing: FileListing, encoding: str | None, *, gzipped: bool, opened: SizeCheckedFile | None = None
+) -> _JsonSurvey:
     """Inspect all files, each opened once; `opened` is the only file if it is already open."""
-    return _surveys.get((listing, gzipped), lambda: _survey_files(listing, gzipped, opened))
+    key = listing, encoding, gzipped
+    return _surveys.get(key, lambda: _survey_files(listing, encoding, gzipped, opened))
 
 
-def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile | None) -> _JsonSurvey:
+def _survey_files(
+    listing: FileListing, encoding: str | None, gzipped: bool, opened: SizeCheckedFile | None
+) -> _JsonSurvey:
     sample = _JsonRowSample()
     indexes = []
     arrays = set()
+    guesses: list[base.SourceGuess] = []
     for file in listing.files:
         path = sample.path = listing.full(file)
-        with base.open_source_file(path, file, gzipped=gzipped, opened=opened) as stream:
+        with open_text_file(path, file, encoding, gzipped=gzipped, opened=opened) as (stream, found):
             head, offset = lines.read_text_head(stream, path)
+            guesses += guess_encoding(file, found, encoding, has_bom=offset > 0)
             if _is_array(head):
                 rows = 0
                 for row in _read_array_rows(stream, file, path, head):
@@ -171,7 +183,10 @@ def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile |
                 indexes.append(RowIndex(file, (_FILE_START,), rows))
             else:
                 begin = RowStart(offset, 0, 1)
-                indexes.append(lines.index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan))
+                look = sample.scan
+                indexes.append(
+                    lines.index_file(file, stream, LINE_SYNTAX, begin, head=head, look=look, encoding=found)
+                )
     rows = sum(index.rows for index in indexes)
     if not sample.first:
         path = listing.full(listing.files[0])
@@ -180,7 +195,8 @@ def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile |
         )
     with add_location(path=path if len(indexes) == 1 else None):
         schema = infer_rows(sample.first + sample.later)
-    return _JsonSurvey(listing, schema, tuple(indexes), frozenset(arrays), rows)
+    guesses += guess_json_columns(sample.first, schema)
+    return _JsonSurvey(listing, schema, tuple(indexes), frozenset(arrays), rows, tuple(guesses))
 
 
 class _JsonRowSample:

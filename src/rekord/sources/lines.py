@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -25,6 +26,7 @@ from rekord.sources.base import (
     FileListing,
     SourceFacts,
     SourceFile,
+    SourceGuess,
     SourcePart,
     SourceRow,
     empty_file_error,
@@ -34,6 +36,7 @@ from rekord.sources.base import (
     open_source_file,
     source_path,
 )
+from rekord.sources.encoding import UTF8_BOM, check_encoding, guess_encoding, open_text_file
 
 MAX_ROW_BYTES = 64 << 20
 """A longer row is considered a mistake."""
@@ -41,9 +44,7 @@ MAX_ROW_BYTES = 64 << 20
 _MIN_CUT_BYTES = 64 << 10
 _MAX_SMALL_FILE_CUTS = 64  # how finely a small file can be cut
 _HEAD_BYTES = 64 << 10
-_UTF8_BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class RowSyntax(NamedTuple):
@@ -95,32 +96,33 @@ class FileSpan(NamedTuple):
     file: SourceFile
     begin: RowStart
     end: int
+    encoding: str | None = None
 
 
 class RowIndex(NamedTuple):
-    """The positions where a file can be split."""
+    """The positions where a file can be split. One that is transcoded is read from its beginning, by one task."""
 
     file: SourceFile
     cuts: tuple[RowStart, ...]
     rows: int
+    encoding: str | None = None
 
 
 def read_text_head(stream: ByteStream, path: str) -> tuple[bytes, int]:
     """The first bytes of a text file after a byte order mark, and their offset."""
     head = stream.read(_HEAD_BYTES)
-    if head.startswith(_UTF16_BOMS):
-        raise _not_text_error(
-            path,
-            "text in UTF-16",
-            likely="it was saved as `Unicode text`: such files start with these two bytes",
-            do=f"iconv -f UTF-16 -t UTF-8 {shlex.quote(path)} > converted.txt",
-        )
     if head.startswith(_GZIP_MAGIC):
         do = f"mv {shlex.quote(path)} {shlex.quote(path + '.gz')}"
         raise _not_text_error(path, "gzip data in a file whose name does not end in .gz", do=do)
     if b"\0" in head:
-        raise _not_text_error(path, f"a zero byte at {head.index(0):,}", do="pass a text file")
-    marked = len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
+        wide = head[:_HEAD_BYTES].count(0) * 3 > len(head)  # ASCII in UTF-16 is half zeros
+        raise _not_text_error(
+            path,
+            f"a zero byte at {head.index(0):,}",
+            likely="UTF-16 without a byte order mark: every second byte is zero" if wide else None,
+            do=f'encoding="utf-16-{"be" if head[0] == 0 else "le"}"' if wide else "pass a text file",
+        )
+    marked = len(UTF8_BOM) if head.startswith(UTF8_BOM) else 0
     return head[marked:], marked
 
 
@@ -206,6 +208,7 @@ def index_file(
     *,
     head: bytes = b"",
     look: Callable[[RowBlock], None] | None = None,
+    encoding: str | None = None,
 ) -> RowIndex:
     """Find the positions where a file can be split, and pass its rows to `look` on the way."""
     grain = max(1, min(_MIN_CUT_BYTES, file.size_bytes // _MAX_SMALL_FILE_CUTS))
@@ -216,13 +219,15 @@ def index_file(
             rows = block.row + 1
             continue
         rows = block.first + block.rows
+        if look is not None:
+            look(block)
+        if encoding is not None:
+            continue  # offsets are those of the transcoded text
         starts = block.starts[:-1] + block.offset
         # The first row that starts in each grain.
         chosen = np.flatnonzero(np.diff(starts // grain, prepend=cuts[-1].offset // grain))
         cuts += [RowStart(int(starts[i]), block.first + int(i), int(block.lines[i])) for i in chosen]
-        if look is not None:
-            look(block)
-    return RowIndex(file, tuple(cuts), rows - begin.row)
+    return RowIndex(file, tuple(cuts), rows - begin.row, encoding)
 
 
 def split_into_spans(indexes: tuple[RowIndex, ...], part_bytes: int) -> Iterator[FileSpan]:
@@ -235,7 +240,7 @@ def split_into_spans(indexes: tuple[RowIndex, ...], part_bytes: int) -> Iterator
             if cut.offset - begin.offset >= part_bytes:
                 yield FileSpan(index.file, begin, cut.offset)
                 begin = cut
-        yield FileSpan(index.file, begin, index.file.size_bytes)
+        yield FileSpan(index.file, begin, index.file.size_bytes, index.encoding)
 
 
 def group_spans(indexes: tuple[RowIndex, ...], part_bytes: int, *context: Any) -> list[SourcePart]:
@@ -243,7 +248,7 @@ def group_spans(indexes: tuple[RowIndex, ...], part_bytes: int, *context: Any) -
 
     The content of a part is `context`, and its spans.
     """
-    sized = ((span, span.end - span.begin.offset) for span in split_into_spans(indexes, part_bytes))
+    sized = ((span, max(span.end - span.begin.offset, 1)) for span in split_into_spans(indexes, part_bytes))
     return [SourcePart((*context, spans), size_bytes) for spans, size_bytes in group_by_bytes(sized, part_bytes)]
 
 
@@ -269,15 +274,25 @@ def unreadable_row_error(lost: UnreadableRow, path: str) -> RekordError:
 
 def not_utf8_error(data: bytes, at: int, where: Location, column: str | None) -> RekordError:
     """The error for a text whose byte `at` is the first that is not valid UTF-8."""
-    latin = data[at : at + 1] >= b"\xa0" and data[at + 1 : at + 2] < b"\x80"
+    is_single = data[at : at + 1] >= b"\x80" and data[at + 1 : at + 2] < b"\x80"
     return error(
         "E353",
         location=where.within(feature=column),
         expected="text in UTF-8",
         found=f"bytes {data[max(at - 4, 0) : at + 8].hex(' ')}",
-        likely="the file is in Latin-1 or Windows-1252: single bytes above 0x9f among ASCII" if latin else None,
-        do="iconv -f WINDOWS-1252 -t UTF-8 IN > OUT" if latin else "save the file in UTF-8",
+        likely=f"the file is in {propose_encoding(data)[1]}: single bytes above 0x7f among ASCII"
+        if is_single
+        else None,
+        do=f'encoding="{propose_encoding(data)[0]}"' if is_single else "save the file in UTF-8, or pass encoding=",
     )
+
+
+def propose_encoding(data: bytes) -> tuple[str, str]:
+    """An encoding for text that is not UTF-8: the name for `encoding=`, and its usual name."""
+    # Latin-1 has control characters where Windows-1252 has letters and quotation marks.
+    if any(0x80 <= byte < 0xA0 for byte in data):
+        return "cp1252", "Windows-1252"
+    return "latin-1", "Latin-1"
 
 
 LINE_SYNTAX = RowSyntax()
@@ -291,6 +306,7 @@ class LineSource:
     """A source of text files."""
 
     path: str
+    encoding: str | None = None
 
     kind: ClassVar[str]
     extensions: ClassVar[tuple[str, ...]]
@@ -300,18 +316,31 @@ class LineSource:
         return self.listing().root
 
     def options(self) -> Mapping[str, Any]:
-        return {}
+        return {} if self.encoding is None else {"encoding": self.encoding}
 
     def listing(self) -> FileListing:
         """The files, as they are now."""
         return list_files(self.path, self.extensions)
 
 
+@contextmanager
+def open_span(span: FileSpan, root: str, syntax: RowSyntax) -> Iterator[Iterator[RowBlock | UnreadableRow]]:
+    """The rows of a span of a file, in blocks."""
+    path = FileListing(root, ()).full(span.file)
+    if span.encoding is None:
+        with open_source_file(path, span.file, span.begin.offset, span.end) as stream:
+            yield read_row_blocks(stream, syntax, span.begin)
+        return
+    with open_text_file(path, span.file, span.encoding) as (stream, _):
+        head, offset = read_text_head(stream, path)
+        yield read_row_blocks(stream, syntax, span.begin, head=skip_to_row(stream, head, offset, span.begin))
+
+
 def read_span(span: FileSpan, root: str, read: ReadBlock) -> Iterator[Chunk]:
     """The rows of a span of a file."""
     path = FileListing(root, ()).full(span.file)
-    with open_source_file(path, span.file, span.begin.offset, span.end) as stream:
-        yield from _read_blocks(read_row_blocks(stream, LINE_SYNTAX, span.begin), span.file.path, path, read)
+    with open_span(span, root, LINE_SYNTAX) as blocks:
+        yield from _read_blocks(blocks, span.file.path, path, read)
 
 
 def read_stream(
@@ -347,11 +376,11 @@ class TextSource(LineSource):
 
     def facts(self) -> SourceFacts:
         listing = self.listing()
-        return _build_facts(listing, _index_files(listing))
+        return _build_facts(listing, *_index_files(listing, self.encoding))
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing = self.listing()
-        return group_spans(_index_files(listing), part_bytes, listing.root)
+        return group_spans(_index_files(listing, self.encoding)[0], part_bytes, listing.root)
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, pieces = part.content
@@ -376,41 +405,48 @@ class GzipTextSource(LineSource):
         listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
-            with open_source_file(path, file, gzipped=True) as stream:
+            with open_text_file(path, file, self.encoding, gzipped=True) as (stream, _):
                 yield from read_stream(stream, read_text_head(stream, path), file.path, path, _parse_block)
 
 
 @check_keywords
-def text(path: str | os.PathLike[str]) -> TextSource | GzipTextSource:
+def text(path: str | os.PathLike[str], *, encoding: str | None = None) -> TextSource | GzipTextSource:
     """Rows of text files, one per line, in the column `text`: a file, a folder or a pattern.
 
-    Line endings are not part of the text. Empty lines are skipped: they count as lines, not as rows.
+    Line endings are not part of the text. Empty lines are skipped: they count as lines, not as rows. `encoding` is
+    one of Python's, such as "latin-1"; by default UTF-8, or UTF-16 in a file with its byte order mark.
     """
-    place = source_path(path, "text")
-    return GzipTextSource(place) if is_gzip_name(place, EXTENSIONS) else TextSource(place)
+    place, encoded = source_path(path, "text"), check_encoding(encoding)
+    return GzipTextSource(place, encoded) if is_gzip_name(place, EXTENSIONS) else TextSource(place, encoded)
 
 
-def _build_facts(listing: FileListing, indexes: tuple[RowIndex, ...] | None) -> SourceFacts:
+def _build_facts(
+    listing: FileListing, indexes: tuple[RowIndex, ...] | None, guesses: tuple[SourceGuess, ...] = ()
+) -> SourceFacts:
     return SourceFacts(
         layout="text",
         schema=_TEXT_SCHEMA,
         rows=None if indexes is None else sum(index.rows for index in indexes),
         source_bytes=listing.source_bytes,
         files=listing.files,
+        guesses=guesses,
     )
 
 
 @lru_cache(maxsize=4)
-def _index_files(listing: FileListing) -> tuple[RowIndex, ...]:
+def _index_files(listing: FileListing, encoding: str | None) -> tuple[tuple[RowIndex, ...], tuple[SourceGuess, ...]]:
     indexes = []
+    guesses = []
     for file in listing.files:
         path = listing.full(file)
-        with open_source_file(path, file) as stream:
+        with open_text_file(path, file, encoding) as (stream, found):
             head, offset = read_text_head(stream, path)
-            indexes.append(index_file(file, stream, LINE_SYNTAX, RowStart(offset, 0, 1), head=head))
+            begin = RowStart(offset, 0, 1)
+            indexes.append(index_file(file, stream, LINE_SYNTAX, begin, head=head, encoding=found))
+            guesses += guess_encoding(file, found, encoding, has_bom=offset > 0)
     if not any(index.rows for index in indexes):
         raise _no_lines_error(listing)
-    return tuple(indexes)
+    return tuple(indexes), tuple(guesses)
 
 
 def _no_lines_error(listing: FileListing) -> RekordError:

@@ -29,6 +29,7 @@ from rekord.sources.base import (
     FileListing,
     SourceFacts,
     SourceFile,
+    SourceGuess,
     SourcePart,
     check_unchanged,
     corrupt_file_error,
@@ -168,10 +169,17 @@ def survey_files(
     return TableSurvey(listing, schema, tuple(pieces), rows, exported)
 
 
-def build_facts(schema: Schema, rows: int, listing: FileListing) -> SourceFacts:
+def build_facts(
+    schema: Schema, rows: int, listing: FileListing, guesses: tuple[SourceGuess, ...] = ()
+) -> SourceFacts:
     """The facts of table files after all of them were inspected."""
     return SourceFacts(
-        layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
+        layout="table",
+        schema=schema,
+        rows=rows,
+        source_bytes=listing.source_bytes,
+        files=listing.files,
+        guesses=guesses,
     )
 
 

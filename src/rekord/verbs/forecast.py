@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from rekord.layouts.base import RowRemark
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count
 from rekord.schema import Feature, Image, Schema, of_type
-from rekord.sources.base import Chunk, ColumnChunk, is_partitioned
+from rekord.sources.base import Chunk, ColumnChunk, full_path, is_partitioned
 from rekord.sources.image_folder import is_image_name
 from rekord.storage.transaction import Transaction, exists
 from rekord.transforms.chain import Chain
@@ -40,6 +40,9 @@ SAMPLE_ROWS = 64
 SAMPLE_BYTES = 16 << 20
 SAMPLE_PARTS = 8
 """Limits of the sample: rows, bytes, and parts of the source that it is taken from."""
+
+COMPRESSED_SAMPLE_ROWS = 4096
+"""The rows if they will be compressed and cost little: deflate finds repetitions in 32 KiB."""
 
 _IN_MEMORY_SOURCES = ("columns", "pandas", "polars", "arrow")
 _MAX_FILE_BYTES = 64 << 20
@@ -58,14 +61,15 @@ class RowSample:
     framed_bytes: int = 0
     key_bytes: Counter[str] = field(default_factory=Counter)  # of each record key
     payloads: list[bytes] = field(default_factory=list)
+    frames: list[bytes] = field(default_factory=list)  # of the same rows and of more, if they will be compressed
     image_bytes: int = 0  # of the encoded images in the rows, without masks
     image_formats: Counter[str] = field(default_factory=Counter)
 
 
 def is_sampleable(job: ConversionJob) -> bool:
     """Whether sampling consumes no rows: files, and data in memory."""
-    source: Any = job.source
-    return is_partitioned(source) or bool(getattr(source, "root", "")) or source.kind in _IN_MEMORY_SOURCES
+    source: Any = getattr(job.source, "source", job.source)  # without its limit
+    return is_partitioned(source) or hasattr(source, "root") or source.kind in _IN_MEMORY_SOURCES
 
 
 def sample_rows(job: ConversionJob, known_rows: int | None) -> RowSample:
@@ -74,14 +78,18 @@ def sample_rows(job: ConversionJob, known_rows: int | None) -> RowSample:
     quiet = replace(job, on_bad_row="reject", verify="headers", index=(), shuffle=False)
     bad = SilentBadRows()
     try:
-        for chunks, rows, most_bytes in _iter_sample_points(job, known_rows):
+        measured = 0
+        for chunks, rows, most_bytes, measured_rows in _iter_sample_points(job, known_rows):
+            measured += measured_rows
             encoding = RowEncoding(quiet, bad)
             taken = _limit_chunks(chunks, rows, most_bytes, sample, as_bytes=job.function is None)
             for piece in encoding.pieces(taken):
                 sample.records += len(piece.lengths)
                 sample.framed_bytes += int(piece.lengths.sum())
+                if job.compression != "none" and piece.holes is None:
+                    sample.frames.append(bytes(piece.frames))
                 if piece.holes is None and not job.schema.is_sequence:
-                    _measure_key_bytes(sample, piece.frames, piece.lengths)
+                    _measure_key_bytes(sample, piece.frames, piece.lengths, measured)
             sample.rows += encoding.rows
     except RekordError as failure:
         sample.first_bad = failure
@@ -108,20 +116,25 @@ class SilentBadRows(BadRows):
         pass
 
 
-def _iter_sample_points(job: ConversionJob, known_rows: int | None) -> Iterator[tuple[Iterator[Chunk], int, int]]:
-    """Iterators over the source, each with the number of rows and bytes to take."""
+def _iter_sample_points(
+    job: ConversionJob, known_rows: int | None
+) -> Iterator[tuple[Iterator[Chunk], int, int, int]]:
+    """Iterators over the source, each with the number of rows and bytes to take, and of rows to measure by key."""
     source: Any = job.source
+    is_cheap = job.function is None and not isinstance(job.layout, TransformedLayout)
+    most_rows = COMPRESSED_SAMPLE_ROWS if job.compression != "none" and is_cheap else SAMPLE_ROWS
     if not is_partitioned(source):
-        yield source.rows(), SAMPLE_ROWS, SAMPLE_BYTES
+        yield source.rows(), most_rows, SAMPLE_BYTES, SAMPLE_ROWS
         return
     parts = source.parts()
-    if known_rows is None or known_rows > SAMPLE_ROWS:
+    if known_rows is None or known_rows > most_rows:
         # Smaller parts give more places to sample from.
         parts = source.parts(max(1, sum(part.source_bytes for part in parts) // SAMPLE_PARTS))
     count = min(len(parts), SAMPLE_PARTS)
     chosen = [parts[i * len(parts) // count] for i in range(count)]
     for part in chosen:
-        yield source.read(part), max(1, SAMPLE_ROWS // len(chosen)), SAMPLE_BYTES // len(chosen)
+        rows, measured = [max(1, most // len(chosen)) for most in (most_rows, SAMPLE_ROWS)]
+        yield source.read(part), rows, SAMPLE_BYTES // len(chosen), measured
 
 
 def _limit_chunks(
@@ -132,23 +145,31 @@ def _limit_chunks(
         if isinstance(chunk, ColumnChunk):
             kept = min(chunk.rows, left_rows)
             left_rows -= kept
-            yield _take_first_rows(chunk, kept)
+            yield take_first_rows(chunk, kept)
         else:
             left_rows -= 1
             if isinstance(chunk.values, RekordError):
                 yield chunk
             else:
                 left_bytes -= _count_images(chunk.values, sample)
-                yield chunk._replace(values=_load_files(chunk.values)) if as_bytes else chunk
+                yield chunk._replace(values=load_files(chunk.values)) if as_bytes else chunk
         if left_rows <= 0 or left_bytes <= 0:
             return
 
 
-def _take_first_rows(chunk: ColumnChunk, rows: int) -> ColumnChunk:
+def take_first_rows(chunk: ColumnChunk, rows: int, *, begin: int = 0) -> ColumnChunk:
+    """The first rows of a chunk, or those from `begin` on."""
     values = chunk.values
     if isinstance(values, pa.RecordBatch):
-        return replace(chunk, values=values.slice(0, rows), rows=rows)
-    return replace(chunk, values={name: column[:rows] for name, column in values.items()}, rows=rows)
+        kept: Any = values.slice(begin, rows)
+    else:
+        kept = {name: column[begin : begin + rows] for name, column in values.items()}
+    first = chunk.first_line
+    if begin:
+        lines = None if chunk.lines is None else chunk.lines[begin:]
+        first = None if first is None else first + begin
+        return replace(chunk, values=kept, rows=rows, first=chunk.first + begin, first_line=first, lines=lines)
+    return replace(chunk, values=kept, rows=rows)
 
 
 def _count_images(values: Mapping[str, Any], sample: RowSample) -> int:
@@ -182,7 +203,7 @@ def _get_file_bytes(path: PurePath) -> int:
         return 0
 
 
-def _load_files(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def load_files(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """The row with its files read, so that its frame is complete; an unreadable file stays a path."""
     read = dict(values)
     for name, value in values.items():
@@ -192,14 +213,14 @@ def _load_files(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return read
 
 
-def _measure_key_bytes(sample: RowSample, frames: Any, lengths: Any) -> None:
-    """Add up the bytes of each record key."""
+def _measure_key_bytes(sample: RowSample, frames: Any, lengths: Any, most: int) -> None:
+    """Add up the bytes of each record key, until `most` payloads are in the sample."""
     view = memoryview(frames).cast("B")
     begin = 0
     for length in lengths.tolist():
         payload = bytes(view[begin + _core.HEADER_BYTES : begin + length - 4])
         begin += length
-        if len(sample.payloads) < SAMPLE_ROWS:
+        if len(sample.payloads) < most:
             sample.payloads.append(payload)
             for key, size_bytes in _iter_key_sizes(payload):
                 sample.key_bytes[key] += size_bytes
@@ -303,9 +324,12 @@ def _format_total(each: float, rows: int | None) -> str:
 
 _SAME_SIZE_SOURCES = ("webdataset", "records")  # records will be about as large as these files
 _MIN_RAW_VALUES = 1024
+_MIN_IMAGE_SIDE = 8
 _MIN_FLAT_RAW_VALUES = 16_384
 _COMPARED_PAYLOADS = 4
 _COMPRESSED_BYTES = 4 << 20
+_PACKED_BYTES = 1 << 20
+_UNPACKED_BYTES = 8 << 20
 _KEY_BYTES = 12  # overhead of a key and its list
 
 
@@ -435,10 +459,63 @@ def _estimate_records(conversion: Conversion, sample: RowSample, each_bytes: flo
             return None  # no sampled row can be written, which says nothing about the rest
         return round(conversion.rows * (sample.records / sample.rows if sample.rows else 1.0))
     source: Any = conversion.job.source
+    if source.kind == "text":
+        rows = _estimate_lines(source)
+        return rows if rows is None else min(rows, getattr(source, "limit", rows))
     if source.kind in _SAME_SIZE_SOURCES and is_partitioned(source) and each_bytes:
-        packed = any(file.path.endswith((".gz", ".tgz", ".zz", ".bz2", ".xz")) for file in source.facts().files)
-        return None if packed else max(1, round(sum(part.source_bytes for part in source.parts()) / each_bytes))
+        unpacked_bytes = _estimate_unpacked_bytes(source)
+        return None if unpacked_bytes is None else max(1, round(unpacked_bytes / each_bytes))
     return None
+
+
+def _estimate_lines(source: Any) -> int | None:
+    """The number of lines of compressed texts, from the beginning of the largest file."""
+    files = source.facts().files
+    largest = max(files, key=lambda file: file.size_bytes)
+    head = _read_unpacked_head(full_path(source, largest.path))
+    if head is None or not head.data:
+        return None
+    rows = sum(1 for line in head.data.splitlines() if line)
+    packed_bytes: int = sum(file.size_bytes for file in files)
+    return max(1, round(packed_bytes * rows / head.packed_bytes))
+
+
+def _estimate_unpacked_bytes(source: Any) -> float | None:
+    """The size of all files after decompression; None if it cannot be estimated."""
+    total = 0.0
+    ratio = None
+    for file in sorted(source.facts().files, key=lambda file: -file.size_bytes):
+        if file.path.endswith((".bz2", ".xz")):
+            return None
+        if file.path.endswith((".gz", ".tgz", ".zz")):
+            head = _read_unpacked_head(full_path(source, file.path)) if ratio is None else None
+            if ratio is None and head is None:
+                return None
+            ratio = ratio if head is None else len(head.data) / head.packed_bytes
+            total += file.size_bytes * (ratio or 1.0)
+        else:
+            total += file.size_bytes
+    return total
+
+
+class _UnpackedHead(NamedTuple):
+    """The beginning of a compressed file: its bytes, and how many the file has for them."""
+
+    data: bytes
+    packed_bytes: int
+
+
+def _read_unpacked_head(path: str) -> _UnpackedHead | None:
+    """The beginning of a gzip or zlib file; None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(_PACKED_BYTES)
+        reader = zlib.decompressobj(32 + zlib.MAX_WBITS)
+        data = reader.decompress(packed, _UNPACKED_BYTES)
+    except (OSError, zlib.error):
+        return None
+    used = len(packed) - len(reader.unconsumed_tail) - len(reader.unused_data)
+    return _UnpackedHead(data, used) if used > 0 else None
 
 
 def _estimate_shards(job: ConversionJob, records: int | None, framed_bytes: int | None) -> dict[str, int]:
@@ -476,9 +553,9 @@ def _holds_measurements(feature: Feature) -> bool:
 
 def _measure_compression(job: ConversionJob, sample: RowSample) -> float:
     """The compressed size as a fraction of the original, measured on the sample."""
-    if job.compression == "none" or not sample.payloads:
+    if job.compression == "none" or not sample.frames:
         return 1.0
-    data = b"".join(sample.payloads)[:_COMPRESSED_BYTES]
+    data = b"".join(sample.frames)[:_COMPRESSED_BYTES]
     return len(zlib.compress(data)) / len(data) if data else 1.0
 
 
@@ -511,6 +588,8 @@ def _suggest_image_encoding(job: ConversionJob, sample: RowSample, reported: Col
             times = f"{stored / imaged:.1f}×"
             yield f"`{name}`: {kind} are {times} the size of the {format}s; store the {format}s instead"
             continue
+        if not is_tensor(columns[name]) or not all(_may_be_image(array) for array in arrays):
+            continue
         as_png = [_measure_png_bytes(array) for array in arrays]
         if all(as_png):
             ratio = stored / (sum(filter(None, as_png)) / len(as_png))
@@ -520,6 +599,12 @@ def _suggest_image_encoding(job: ConversionJob, sample: RowSample, reported: Col
 
 def _is_raw(array: Any) -> bool:
     return bool(array.size >= (_MIN_RAW_VALUES if array.ndim >= 2 else _MIN_FLAT_RAW_VALUES))
+
+
+def _may_be_image(array: Any) -> bool:
+    """Whether an array can be pixels, and not a list of vectors or of token ids."""
+    is_pixel_type = array.dtype.kind == "f" or array.dtype.name in ("uint8", "uint16")
+    return is_pixel_type and array.ndim > 1 and min(array.shape[:2]) >= _MIN_IMAGE_SIDE
 
 
 def _measure_png_bytes(array: Any) -> int | None:

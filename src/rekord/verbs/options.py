@@ -105,6 +105,7 @@ class WriteOptions(OutputOptions):
     drop: Sequence[str] = ()
     keep: Sequence[str] | None = None
     background: bool = False
+    encoding: str | None = None
     layout: Layout | str | None = None
     map: RowFunction | None = None
     transforms: Transform | Sequence[Transform] = ()

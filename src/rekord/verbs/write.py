@@ -70,17 +70,26 @@ def resolve_source(
     names: Sequence[str] | None = None,
     layout: str | None = None,
     schema: Schema | None = None,
+    encoding: str | None = None,
 ) -> Source:
     """The source for an object: a source itself, a path, or data in memory.
 
-    `layout` selects the kind of source if a path is ambiguous; `schema` is for record files.
+    `layout` selects the kind of source if a path is ambiguous; `schema` is for record files, `encoding` for texts.
     """
+    if encoding is not None and not isinstance(rows, (str, os.PathLike)):
+        raise error(
+            "U605",
+            "`encoding` does not apply to rows that are not read from a path",
+            expected="the path of a text file",
+            found=f"a {type(rows).__name__}",
+            do='leave encoding= out, or give it to the source: rk.sources.csv(path, encoding="latin-1")',
+        )
     if hasattr(rows, "facts") and (hasattr(rows, "parts") or hasattr(rows, "rows")):
         return attach_schema(rows, schema)
     if isinstance(rows, (str, os.PathLike)):
         from rekord.sources.detect import detect_source
 
-        return attach_schema(detect_source(rows, layout=layout), schema, os.fspath(rows))
+        return attach_schema(detect_source(rows, layout=layout, encoding=encoding), schema, os.fspath(rows))
     framework = find_framework_source(rows)
     if framework is not None:
         named = names is not None and framework is not huggingface  # its columns already have names
@@ -181,7 +190,7 @@ def prepare_conversion(
     check_column_options(options)
     schema, layout, split = options.schema, options.layout, options.split
     named = layout if isinstance(layout, str) else None
-    source = resolve_source(rows, names=options.names, layout=named, schema=schema)
+    source = resolve_source(rows, names=options.names, layout=named, schema=schema, encoding=options.encoding)
     source, options = adapt_image_list(source, options)
     request = ColumnRequest.of(options, class_names, recorded or {})
     source, request = project_source(source, request)
@@ -258,6 +267,7 @@ def prepare_conversion(
         workers=workers,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
+        guesses=facts.guesses,
         spills=None if options.staging is None else os.fspath(options.staging),
         fresh=bool(options.fresh),
         storage=storage,
@@ -380,6 +390,7 @@ def write(
     drop: Sequence[str] = (),
     keep: Sequence[str] | None = None,
     background: bool = False,
+    encoding: str | None = None,
     layout: Layout | str | None = None,
     map: RowFunction | None = None,
     transforms: Transform | Sequence[Transform] = (),
@@ -410,7 +421,7 @@ def write(
     `rows` is a source (`rk.sources`), the path of one, an iterable of mappings, a dict of NumPy columns, a pyarrow
     Table, a pandas or polars DataFrame, a tf.data.Dataset, a Hugging Face dataset or a torch Dataset. `schema` or a
     `layout` (`rk.layouts`) determines the columns; without either, the source does. `transforms` (`rk.transforms`)
-    are then applied to the rows, and change the stored schema.
+    are then applied to the rows, and change the stored schema. `encoding` is that of text files, such as "latin-1".
 
     `schema` declares all columns; `columns={"zip": rk.Text()}` declares some, and the rest is inferred. A column of
     paths that is declared as `rk.Image()` becomes images. `label="species"` makes a column a label, whose classes are
@@ -427,5 +438,9 @@ def write(
     """
     options = WriteOptions.of(locals())
     conversion = prepare_conversion(rows, out, options, verbose=progress)
+    if progress:
+        from rekord.verbs.preview import report_guesses
+
+        report_guesses(conversion.guesses)
     run_conversion(conversion, progress=progress)
     return open_dataset(conversion.out)

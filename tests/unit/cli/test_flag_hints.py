@@ -217,6 +217,6 @@ def test_an_output_of_an_unknown_format_is_answered_with_a_command(capsys: pytes
 def test_a_table_given_as_records_is_answered_with_the_command_that_writes_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run_command_line(["infer", "table.csv"]) == 3
+    assert run_command_line(["stats", "table.csv"]) == 3
     assert "  do        rekord write table.csv table-new  " in capsys.readouterr().err
     assert run_command_line(["write", "table.csv", "table-new"]) == 0

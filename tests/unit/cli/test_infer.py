@@ -185,4 +185,4 @@ def test_nothing_is_saved_when_nothing_could_be_read(tmp_path: Path) -> None:
 
 def test_help_says_what_it_does(capsys: Captured) -> None:
     assert run_command_line(["infer", "--help"]) == 0
-    assert capsys.readouterr().out.startswith("Usage: rekord infer PATH [OPTIONS]\n")
+    assert capsys.readouterr().out.startswith("Usage: rekord infer [PATH] [OPTIONS]\n")

@@ -69,7 +69,7 @@ def test_a_folder_of_images_becomes_a_dataset(photos: str, capsys: pytest.Captur
 
 def test_the_json_is_the_document_of_the_interface(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     document = written(capsys, photos, "out", "--split", "train=0.5,val=0.5", "--shards", "2")
-    assert list(document) == ["dataset", "splits", "rejected", "rejects", "resumed_shards", "seconds"]
+    assert list(document) == ["dataset", "splits", "rejected", "rejects", "resumed_shards", "seconds", "guesses"]
     splits = document["splits"]
     assert isinstance(splits, dict)
     assert sum(split["records"] for split in splits.values()) == 12
@@ -184,11 +184,14 @@ def test_a_dry_run_says_what_would_be_written_and_writes_nothing(
     before = sorted(os.listdir())
     assert run_command_line(["write", photos, "out", "--dry-run"]) == 0
     printed = capsys.readouterr()
-    assert printed.out.startswith("forecast: 12 records · about ")
+    assert printed.out.startswith("cat/0.jpg  ")
+    assert '  image/class/text   bytes  1  "cat"\n' in printed.out
+    assert "\nforecast: 12 records · about " in printed.out
     assert printed.err.endswith("nothing was written\n")
     assert run_command_line(["write", photos, "out", "--dry-run", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["dry_run"], document["forecast"]["records"]) == (True, 12)
+    assert [row["path"] for row in document["rows"]] == [f"photos/cat/{i}.jpg" for i in range(3)]
     assert sorted(os.listdir()) == before
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 import rekord as rk
 from rekord.dataset.infer import infer
@@ -493,12 +494,22 @@ def test_a_polars_frame_is_a_table() -> None:
     assert infer(frame) == Schema({"a": Int64(dtype="int8", optional=True), "b": Text(), "c": Int64(shape=(None,))})
 
 
-def test_a_source_says_its_own_schema_and_one_without_is_refused(tmp_path: Path) -> None:
+def test_a_source_says_the_schema_that_is_written(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age,name\n3,ann\n4,bob\n")
     assert rk.infer(rk.sources.csv(tmp_path / "t.csv")) == rk.Schema({"age": rk.Int64(), "name": rk.Text()})
     assert rk.infer(rk.sources.rows([{"x": 1}])) == rk.Schema({"x": rk.Int64()})
     (tmp_path / "images" / "cat").mkdir(parents=True)
     (tmp_path / "images" / "cat" / "1.png").write_bytes(b"")
-    with pytest.raises(rk.SchemaError) as caught:
-        rk.infer(rk.sources.image_folder(tmp_path / "images"))
-    assert (caught.value.code, caught.value.found) == ("S126", "image_folder")
+    schema = rk.infer(rk.sources.image_folder(tmp_path / "images"))
+    assert schema == rk.layouts.classification(classes=["cat"]).schema
+    assert (schema.evidence["records"], schema.evidence["bad_rows"]) == (0, 1)
+
+
+def test_paths_and_images_in_a_list_are_not_advised_to_be_an_image() -> None:
+    for value, do in (
+        (Path("1.jpg"), "read the files: [path.read_bytes() for path in paths]"),
+        (Image.new("L", (2, 2)), "write a row per image, or their encoded bytes as a list"),
+    ):
+        with pytest.raises(rk.SchemaError) as caught:
+            rk.infer([{"images": [value, value]}])
+        assert (caught.value.code, caught.value.location.feature, caught.value.do) == ("S130", "images", do)

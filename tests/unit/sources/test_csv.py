@@ -238,8 +238,12 @@ def test_options_say_what_was_asked_and_not_where(tmp_path):
         "delimiter": None,
         "columns": None,
         "types": {"a": {"type": "Text"}},
-        "header": True,
+        "header": None,
         "na": ["?"],
+        "decimal": ".",
+        "numbers": [],
+        "strip": False,
+        "encoding": None,
     }
 
 
@@ -312,7 +316,7 @@ def _read_in_blocks(source, block_bytes: int, monkeypatch) -> list[tuple]:
     def in_blocks(stream, rules, begin, *, head=b"", block_bytes=block_bytes):
         return real(stream, rules, begin, head=head, block_bytes=block_bytes)
 
-    monkeypatch.setattr(CSV_MODULE, "read_row_blocks", in_blocks)
+    monkeypatch.setattr(lines, "read_row_blocks", in_blocks)
     return [row[1:] for row in rows(source)]
 
 
@@ -354,7 +358,7 @@ def test_samples_are_spread_over_a_large_source(tmp_path, monkeypatch):
         ("\n\r\n", "X520", "only empty lines"),
         ("a,b\n", "X520", "a header without rows"),
         (b"a,b\n1,\x00\n", "X521", "a zero byte at 6"),
-        ("a,b\n1,2\n".encode("utf-16"), "X521", "text in UTF-16"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "X521", "a zero byte at 1"),
         ("a,b,a\n1,2,3\n", "X522", "columns 1 and 3 with this name"),
         ("a,,c\n1,2,3\n", "X522", "3 columns, number 2 with an empty name"),
         (b"a,\xff\n1,2\n", "X522", "the byte 0xff"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,3 +207,30 @@ def test_there_is_nothing_to_expect_where_the_dataset_is_complete(photos: Path, 
     run_conversion(conversion, progress=False)
     assert is_complete(conversion)
     assert not is_complete(prepared(photos, tmp_path / "out", shuffle=True))
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.jsonl.gz", "t.txt.gz"])
+def test_compressed_files_are_forecast_from_what_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, compression: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{i},word{i % 13}" for i in range(20_000)]
+    if name == "t.csv.gz":
+        lines = ["a,b", *lines]
+    if name == "t.jsonl.gz":
+        lines = [f'{{"a": {i}, "b": "word{i % 13}"}}' for i in range(20_000)]
+    Path(name).write_bytes(gzip.compress("\n".join(lines).encode() + b"\n"))
+    told = expected(name, "out", compression=compression)
+    dataset = rk.write(name, "out", compression=compression, progress=False)
+    stored = sum(path.stat().st_size for path in Path("out").glob("train*"))
+    assert told.records == dataset.records == 20_000
+    assert told.file_bytes is not None
+    assert abs(told.file_bytes / stored - 1) < 0.15
+
+
+def test_lists_are_not_advised_to_be_images(tmp_path: Path) -> None:
+    points = np.zeros((4, 500, 3), np.int64)
+    assert expected({"points": points}, tmp_path / "out").advice == ()
+    schema = rk.Schema({"grid": rk.Float32(shape=(64, 64))})
+    assert expected({"grid": np.zeros((4, 64, 64), np.float32)}, tmp_path / "out", schema=schema).advice == ()

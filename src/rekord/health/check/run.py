@@ -10,6 +10,7 @@ from typing import Protocol
 from rekord.arguments import check_keywords
 from rekord.dataset.read import group_shard_sets
 from rekord.health.check.duplicates import DuplicateContentRule
+from rekord.health.check.float_integers import FloatIntegerRule
 from rekord.health.check.images import BoxRule, ImageRule, find_declared_boxes, find_declared_images
 from rekord.health.check.majority import MajorityRule, RecordPatterns, learn_patterns
 from rekord.health.check.manifest import (
@@ -161,6 +162,8 @@ def _build_rules(place: DatasetFiles, schema: Schema | None, stack: ExitStack) -
         rules = build_schema_rules(declared, tfds=schema is None and place.tfds is not None)
     else:
         rules = build_majority_rules(learn_patterns(_iter_sample_batches(place.paths)))
+    if declared is None or declared.kind != "bytes":
+        rules.append(FloatIntegerRule(declared))
     same = DuplicateContentRule(
         place.split_of,
         declared,

@@ -20,6 +20,7 @@ from rekord.health.check.rule import MIN_EVIDENCE_RECORDS, pack_strings
 from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, get_payload
+from rekord.health.key_words import CHANNELS, HEIGHTS, WIDTHS
 from rekord.report.formatting import format_count
 from rekord.schema import Schema
 from rekord.schema.base import Feature, ListKind
@@ -392,9 +393,6 @@ def _find_unset_keys(place: AffectedRecord) -> frozenset[str]:
     return frozenset(key for key, value in example.items() if value is None)
 
 
-HEIGHTS = ("height", "rows", "h")
-WIDTHS = ("width", "cols", "columns", "w")
-CHANNELS = ("channels", "depth", "channel", "c")
 _MAX_RATIOS = 8
 _MAX_PIXELS = 1 << 40
 

@@ -9,10 +9,7 @@ from rekord.codec.values import EXACT_FLOAT32_LIMIT
 from rekord.health.check.rule import LIST_NAMES, format_key
 from rekord.health.doctor.diagnosis import Diagnosis, format_number, format_some, join_remedies, join_words
 from rekord.health.doctor.evidence import (
-    CHANNELS,
-    HEIGHTS,
     MAX_AFFECTED_RECORDS,
-    WIDTHS,
     WRITTEN_LIKE_THIS,
     DoctorCase,
     KeyProfile,
@@ -20,34 +17,22 @@ from rekord.health.doctor.evidence import (
     RecordTally,
     tally_finding_groups,
 )
+from rekord.health.key_words import (
+    LABEL_WORDS,
+    is_dimension_key,
+    is_label_key,
+    should_be_integers,
+    split_key_words,
+)
 from rekord.report.formatting import format_count
 from rekord.schema import Mask, of_type
 
-_LABEL_WORDS = frozenset({"label", "labels", "class", "classes", "category", "categories", "cls"})
 _NAME_WORDS = frozenset(
     {"id", "ids", "uid", "uuid", "key", "name", "filename", "file", "path", "url", "source", "version"}
     | {"zip", "zipcode", "postcode", "postal", "phone", "code", "sku", "isbn", "hash", "sha256", "md5"}
     | {"date", "time", "timestamp", "year", "text", "synset"}
 )
 """Values under these names are identifiers, even if they consist of digits."""
-_IMAGE_WORDS = frozenset({"image", "img", "mask", "frame"})
-_DIMENSION_WORDS = frozenset({*HEIGHTS, *WIDTHS, *CHANNELS} - {"h", "w", "c", "rows", "columns", "depth"})
-
-
-def split_key_words(key: str) -> list[str]:
-    """The words of a key, `image/object_ID` as image, object, id."""
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", key)
-    return [word for word in re.split(r"[^0-9a-z]+", spaced.lower()) if word]
-
-
-def is_label_key(key: str) -> bool:
-    """Whether the last words of a key name a class."""
-    return bool(_LABEL_WORDS & set(split_key_words(key)[-2:])) and "text" not in split_key_words(key)[-1:]
-
-
-def is_dimension_key(key: str) -> bool:
-    """Whether a key names a height, a width or a number of channels."""
-    return split_key_words(key)[-1:] != [] and split_key_words(key)[-1] in _DIMENSION_WORDS
 
 
 def diagnose_kinds(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagnosis]:
@@ -59,31 +44,23 @@ def diagnose_kinds(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagno
             yield diagnose_mixed_kinds(case, profile)
             continue
         stored = profile.main
-        if stored is not None and stored.kind == "float" and stored.is_all_integers:
-            if is_dimension_key(profile.key):
-                # A height alone may be that of a person.
-                suspect = stored.has_enough_records or bool(_IMAGE_WORDS & set(split_key_words(profile.key)))
-            else:
-                suspect = is_label_key(profile.key) and stored.has_enough_records
-                suspect = suspect and not _has_float_targets(profile.key, stored)
-            if suspect:
-                yield diagnose_float_integers(case, profile.key, stored)
+        if (
+            stored is not None
+            and stored.is_all_integers
+            and should_be_integers(profile.key, records=stored.tally.records, most_values=stored.most)
+        ):
+            yield diagnose_float_integers(case, profile.key, stored)
         if stored is not None and stored.kind == "bytes" and stored.values:
             yield from _diagnose_text_labels(case, profile.key, stored)
         if profile.holes and not profile.step:
             yield from diagnose_missing_kind(case, profile)
 
 
-def _has_float_targets(key: str, stored: KindProfile) -> bool:
-    """Whether floats under a label key are real targets: a relevance per item, or a vector of 0 and 1."""
-    return stored.most > 1 and "class" not in split_key_words(key)
-
-
 def _diagnose_text_labels(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
     if stored.numeric:
         if stored.has_enough_records and not _NAME_WORDS & set(split_key_words(key)):
             yield diagnose_number_texts(case, key, stored)
-    elif stored.texts and split_key_words(key)[-1:] and split_key_words(key)[-1] in _LABEL_WORDS:
+    elif stored.texts and split_key_words(key)[-1:] and split_key_words(key)[-1] in LABEL_WORDS:
         yield diagnose_text_for_numbers(case, key, stored, "most models read an integer", None)
 
 
@@ -305,7 +282,7 @@ def diagnose_labels(case: DoctorCase) -> Iterator[Diagnosis]:
             yield from _compare_with_classes(case, key, classes, stored)
         elif key == _TFOD_LABEL and stored.kind == "int64" and stored.low == 0:
             yield _diagnose_zero_labels(case, key, stored)
-        if stored.kind == "bytes" and stored.texts and _LABEL_WORDS & set(split_key_words(key)):
+        if stored.kind == "bytes" and stored.texts and LABEL_WORDS & set(split_key_words(key)):
             yield from _diagnose_class_names(case, key, stored)
     for key, mask in of_type(declared, Mask).items():
         if mask.ignore is None:

@@ -1,0 +1,323 @@
+"""Raw data on the command line: the options that say how to read it, and rows as they would be stored."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from rekord.cli import console
+from rekord.cli import write_options as options
+from rekord.cli.console import StyledText, escape_controls, shorten_paths
+from rekord.cli.flag_hints import translate_document, translate_error, translate_hint
+from rekord.cli.options import Panel, flag_option, text_option
+from rekord.cli.payload_view import format_bytes, format_message, inspect_image, message_to_json, parse_message
+from rekord.errors import error
+from rekord.report.formatting import format_byte_size
+
+if TYPE_CHECKING:
+    from rekord.conversion.driver import Conversion
+    from rekord.schema import Schema
+    from rekord.sources.base import SourceGuess
+    from rekord.sources.detect import DetectedSource
+    from rekord.verbs.preview import StoredRow
+
+DRY_RUN_ROWS = 3
+_MAX_JSON_BYTES = 1024
+_MAX_CLASS_IDS = 12
+
+# Options that `write`, `infer` and `show` share.
+
+EncodingOption: TypeAlias = Annotated[
+    str | None,
+    text_option("--encoding", "NAME", "Encoding of text files: latin-1, cp1252, utf-16, …", Panel.SOURCE),
+]
+DelimiterOption: TypeAlias = Annotated[
+    str | None,
+    text_option("--delimiter", "CHAR", "Character between the fields of a CSV file; tab for a tab.", Panel.SOURCE),
+]
+HeaderOption: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV file has the column names; detected by default.",
+        rich_help_panel=Panel.SOURCE,
+    ),
+]
+NaOption: TypeAlias = Annotated[
+    str | None,
+    text_option("--na", "A,B", "Fields of a CSV file that are missing values, besides empty ones.", Panel.SOURCE),
+]
+DecimalOption: TypeAlias = Annotated[
+    str | None, text_option("--decimal", "CHAR", "Decimal mark of a CSV file: a point or a comma.", Panel.SOURCE)
+]
+NumbersOption: TypeAlias = Annotated[
+    str | None,
+    text_option(
+        "--numbers",
+        "A,B",
+        "Columns of a CSV file to read as numbers without currency signs, percent signs and separators.",
+        Panel.SOURCE,
+    ),
+]
+StripOption: TypeAlias = Annotated[
+    bool, flag_option("--strip", "Remove spaces around the texts of a CSV file.", Panel.SOURCE)
+]
+
+# Options of `infer` and `show`, which `write` has too.
+
+LayoutOption: TypeAlias = Annotated[
+    str | None, text_option("--layout", "NAME", "Layout of the records, for raw data; as in write.", Panel.SOURCE)
+]
+ImagesOption: TypeAlias = Annotated[
+    str | None,
+    text_option("--images", "DIR", "Folder of images, for --masks or a list of files; as in write.", Panel.SOURCE),
+]
+MasksOption: TypeAlias = Annotated[
+    str | None, text_option("--masks", "DIR", "Folder of masks that belong to --images, without PATH.", Panel.SOURCE)
+]
+ClassesOption: TypeAlias = Annotated[
+    str | None, text_option("--classes", "N|FILE", "Classes of raw data; as in write.", Panel.SOURCE)
+]
+IgnoreOption: TypeAlias = Annotated[
+    str | None, text_option("--ignore", "N", "Mask id of pixels without a class; as in write.", Panel.SOURCE)
+]
+LabelMapOption: TypeAlias = Annotated[
+    str | None, text_option("--label-map", "FILE", "Class ids by name, for detection; as in write.", Panel.SOURCE)
+]
+
+
+def parse_text_options(
+    *,
+    encoding: str | None,
+    delimiter: str | None,
+    header: bool | None,
+    na: str | None,
+    decimal: str | None,
+    numbers: str | None,
+    strip: bool,
+) -> dict[str, Any]:
+    """How text files are read, as `SourceOverrides` takes it."""
+    return {
+        "encoding": encoding,
+        "delimiter": "\t" if delimiter in ("tab", "\\t") else delimiter,
+        "header": header,
+        # An empty field is missing unless Python says otherwise: a list of words would not mention it.
+        "na": None if na is None else list(dict.fromkeys(["", *[word.strip() for word in na.split(",")]])),
+        "decimal": decimal,
+        "numbers": options.parse_optional_names(numbers),
+        "strip": strip or None,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawOptions:
+    """How to read raw data; nothing is given for record files."""
+
+    layout: str | None = None
+    images: str | None = None
+    masks: str | None = None
+    classes: str | None = None
+    ignore: str | None = None
+    label_map: str | None = None
+    text: Mapping[str, Any]
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any option is given: then it is raw data."""
+        named = (self.layout, self.images, self.masks, self.classes, self.ignore, self.label_map)
+        return any(value is not None for value in (*named, *self.text.values()))
+
+
+def prepare_raw_data(verb: str, path: str | None, raw: RawOptions, limit: int | None = None) -> Conversion | None:
+    """The conversion that `rekord write` would run; None for record files."""
+    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source
+    from rekord.verbs.infer import identify_raw_data, prepare_preview
+    from rekord.verbs.options import WriteOptions
+    from rekord.verbs.write import LAYOUTS, MaskOptions
+
+    if raw.layout is not None:
+        from rekord.arguments import one_of
+
+        one_of("layout", raw.layout, LAYOUTS, do='layout="auto"')
+    found: DetectedSource | None
+    images = raw.images
+    if raw.masks is not None:
+        if images is None or path is not None:
+            what = "`--masks` needs `--images`" if images is None else "PATH excludes `--images` and `--masks`"
+            folders = shlex.join(["--images", images or "DIR", "--masks", raw.masks])
+            raise error("U601", what, do=f"rekord {verb} {escape_controls(folders)}")
+        found, images = DetectedSource("segmentation", images, raw.masks), None
+    elif path is None:
+        raise error("U601", f"`rekord {verb}` needs PATH", do=f"rekord {verb} --help")
+    else:
+        found = identify_raw_data(path, layout=raw.layout)
+    if found is None:
+        _reject_raw_options(path, raw)
+        return None
+    classes = options.parse_classes(raw.classes)
+    ignored = options.parse_ignore(raw.ignore)
+    overrides = SourceOverrides(
+        classes=classes, ignore=ignored, label_map=raw.label_map, images=images, **dict(raw.text)
+    )
+    masks = MaskOptions(
+        classes=classes if isinstance(classes, int) else None,
+        ignore="as the source" if raw.ignore is None else ignored,
+    )
+    source = build_source(found, overrides)
+    return prepare_preview(source, WriteOptions(layout=raw.layout, limit=limit), masks=masks)
+
+
+def _reject_raw_options(path: str | None, raw: RawOptions) -> None:
+    if raw.is_given:
+        raise error(
+            "U605",
+            "options of raw data do not apply to record files",
+            expected="raw data: images, a table or texts",
+            found=f"record files in {escape_controls(str(path))}",
+            do="leave the options that say how to read raw data out",
+        )
+
+
+def format_source_heading(conversion: Conversion) -> str:
+    """What was detected: the source, the layout, and the splits if they come from the source."""
+    job = conversion.job
+    place = getattr(job.source, "root", "")
+    name = {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)
+    parts = [
+        f"source: {job.source.kind}" + (f" in {escape_controls(place)}" if place else ""),
+        f"layout: {name}",
+    ]
+    if job.splits.from_source:
+        parts.append(f"splits: {', '.join(job.splits.names)}, from the source (--split overrides them)")
+    return " · ".join(parts)
+
+
+# Guesses.
+
+
+def print_guesses(guesses: Sequence[SourceGuess]) -> None:
+    """What was guessed about raw data, with the flag that changes it, on stderr."""
+    from rekord.verbs.preview import format_guesses
+
+    for what, do in format_guesses(guesses):
+        shown = "" if do is None else f"; {translate_hint(do)}"
+        console.print_status(escape_controls(f"{what}{shown}"))
+
+
+def guesses_to_json(guesses: Sequence[SourceGuess]) -> list[dict[str, Any]]:
+    """What was guessed, for a JSON document."""
+    documents: list[dict[str, Any]] = translate_document([guess.to_dict() for guess in guesses])
+    return documents
+
+
+# Rows.
+
+
+def print_rows(rows: Sequence[StoredRow], folder: str, schema: Schema) -> None:
+    """Rows as they would be stored, with an empty line between them."""
+    texts = display_texts(schema)
+    for i, row in enumerate(rows):
+        if i:
+            console.print_line()
+        console.print_lines(format_stored_row(row, folder, texts))
+
+
+def format_stored_row(
+    row: StoredRow, folder: str, texts: Mapping[str, Callable[[Any], str]]
+) -> Iterator[list[StyledText]]:
+    """A row of raw data as it would be stored. Its path is relative to `folder`."""
+    name = "" if row.path is None else shorten_paths(folder, [row.path])[row.path]
+    place = ("" if row.row is None else f"  row {row.row:,}") + ("" if row.line is None else f"  line {row.line:,}")
+    place = place if name else place.strip()
+    if row.problem is not None:
+        yield [(name, "bold"), place, ("  cannot be stored", "red")]
+        for line in console.format_error_lines(translate_error(row.problem)):
+            yield ["  ", *line]
+    elif not row.payloads:
+        yield [(name, "bold"), place, "  no record: the function returned none"]
+    for payload in row.payloads:
+        yield [(name, "bold"), f"{place}  {format_byte_size(len(payload))} stored"]
+        yield from format_message(parse_message(payload), texts)
+
+
+def stored_row_to_json(row: StoredRow, schema: Schema, *, whole: bool) -> dict[str, Any]:
+    """A row as a JSON document; unless `whole`, a long byte string is described and not contained."""
+    document: dict[str, Any] = {"path": row.path, "row": row.row, "line": row.line}
+    if row.problem is not None:
+        return {**document, "error": translate_error(row.problem).to_dict()}
+    numbers = {key: text for key, text in number_texts(schema).items() if text is not None}
+    records = []
+    for payload in row.payloads:
+        record = {"payload_bytes": len(payload), **message_to_json(parse_message(payload), numbers)}
+        if not whole:
+            _describe_long_values(record, payload)
+        records.append(record)
+    return {**document, "records": records}
+
+
+def _describe_long_values(record: dict[str, Any], payload: bytes) -> None:
+    message = parse_message(payload)
+    for key, value in (message.features or {}).items():
+        if not isinstance(value, list):
+            continue
+        shown = record["features"][key]["values"]
+        for i, data in enumerate(value):
+            if len(data) > _MAX_JSON_BYTES:
+                image = inspect_image(data)
+                shown[i] = {"bytes": len(data), **({} if image is None else image._asdict())}
+
+
+def number_texts(schema: Schema) -> dict[str, Callable[[int], str]]:
+    """By record key, how to print its numbers, if the schema defines it, as for times."""
+    features = schema.features.items()
+    return {one.record_keys(name)[0]: one.number_text for name, one in features if one.number_text is not None}
+
+
+def display_texts(schema: Schema) -> dict[str, Callable[[Any], str]]:
+    """By record key, how to print its values: times, class names, and the class ids of masks."""
+    from rekord.schema import Label, Mask
+
+    texts: dict[str, Callable[[Any], str]] = dict(number_texts(schema))
+    for name, feature in schema.features.items():
+        key = feature.record_keys(name)[0]
+        if isinstance(feature, Mask):
+            texts[key] = _MaskText(feature)
+        elif isinstance(feature, Label) and feature.names:
+            texts[key] = _LabelText(tuple(feature.names))
+    return texts
+
+
+@dataclass(frozen=True)
+class _LabelText:
+    """A class id with the name of its class."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, number: int) -> str:
+        return f"{number} ({escape_controls(self.names[number])})" if 0 <= number < len(self.names) else str(number)
+
+
+@dataclass(frozen=True)
+class _MaskText:
+    """A mask with the class ids of its pixels."""
+
+    feature: Any
+
+    def __call__(self, data: bytes) -> str:
+        import numpy as np
+
+        from rekord.codec.images.decode import decode_mask
+        from rekord.codec.images.inspect import InvalidImage
+        from rekord.codec.images.store import MaskIds
+
+        wanted = MaskIds(self.feature.classes, self.feature.ignore)
+        try:
+            ids = np.unique(decode_mask(data, wanted, None)).tolist()
+        except InvalidImage:
+            return format_bytes(data)
+        more = ", …" if len(ids) > _MAX_CLASS_IDS else ""
+        return f"{format_bytes(data)}, class ids {', '.join(map(str, ids[:_MAX_CLASS_IDS]))}{more}"
