@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from rekord.schema.compat import compat
     from rekord.training.run import train
+    from rekord.verbs.adopt import adopt
     from rekord.verbs.balance.balance import balance
     from rekord.verbs.edit.append import append
     from rekord.verbs.edit.delete import delete
@@ -106,6 +107,7 @@ __all__ = [
     "UsageError",
     "WireError",
     "Writer",
+    "adopt",
     "append",
     "balance",
     "check",
@@ -158,6 +160,7 @@ _MODULES = {
     "Timestamp",
     "rekord.schema.compat": "compat",
     "rekord.training.run": "train",
+    "rekord.verbs.adopt": "adopt",
     "rekord.verbs.balance.balance": "balance",
     "rekord.verbs.edit.append": "append",
     "rekord.verbs.edit.delete": "delete",

@@ -261,6 +261,9 @@ CODES: dict[str, str] = {
     "X572": "record has a key that is not in the schema",
     # X585: encodings of text files
     "X585": "text does not have the given encoding",
+    # X588 to X592: shards that are adopted
+    "X588": "class ids do not match the class names",
+    "X589": "shards cannot be adopted",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "optional dependency is missing",

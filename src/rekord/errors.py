@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from rekord.codes import CODES
 from rekord.location import Location
 
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 _UNKNOWN_LOCATION = Location()
 _MAX_PREVIEW_CHARACTERS = 60
 _MAX_NAME_CHARACTERS = 200
@@ -67,6 +70,14 @@ class RekordError(Exception):
             if text:
                 lines.append(f"  {label:<9} {text}")
         return "\n".join(lines)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and Jupyter show: the user's own line and the message, not forty frames of rekord."""
+        lines = []
+        for frame in traceback.extract_tb(self.__traceback__):
+            if not frame.filename.startswith(_PACKAGE) and not _is_of_ipython(frame.filename):
+                lines = [f"{frame.filename}, line {frame.lineno}", f"    {frame.line or ''}".rstrip(), ""]
+        return [*lines, *self.message.splitlines()]
 
     @property
     def message(self) -> str:
@@ -201,6 +212,11 @@ def not_examples_error(what: str) -> RekordError:
         found="Payload(): unparsed payloads",
         do="read the payloads with rk.records(path), and parse them with their own message type",
     )
+
+
+def _is_of_ipython(filename: str) -> bool:
+    """Whether a frame is IPython's own, not of a cell, whose names are `<ipython-input-…>` or temporary files."""
+    return f"{os.sep}IPython{os.sep}" in filename
 
 
 def _rebuild(kind: type[RekordError], code: str, what: str, fields: dict[str, Any]) -> RekordError:

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rekord.cli import config, console
+from rekord.cli.adopt import adopt
 from rekord.cli.balance import balance
 from rekord.cli.check import check
 from rekord.cli.common_options import (
@@ -91,6 +92,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rekord relabel data/flowers data/repaired --from labels.csv --key filename",
     ),
     "export": ("rekord export data/flowers flowers.parquet --split train",),
+    "adopt": (
+        "rekord adopt data/shards",
+        "rekord adopt data/shards --label image/class/label --label-map labels.txt",
+    ),
     "index": ("rekord index data/flowers --format dali",),
     "reader": ("rekord reader data/flowers --for torch",),
     "train": ("rekord train data/flowers --epochs 10", "rekord train data/flowers flowers-model --resume"),
@@ -215,7 +220,7 @@ def root(
 
 _VERBS: tuple[Callable[..., int], ...] = (
     write, show, stats, query, infer, check, doctor, salvage, diff, rewrite, split, balance, append,
-    delete, relabel, export, index, reader, train, demo,
+    delete, relabel, export, adopt, index, reader, train, demo,
 )  # fmt: skip
 for verb in _VERBS:
     app.command(cls=VerbCommand)(verb)

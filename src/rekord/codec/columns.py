@@ -269,7 +269,13 @@ class Ragged(_Rows):
         return pa.Array.from_buffers(pa.large_list(inner.type), len(self), buffers, children=[inner])
 
     def __repr__(self) -> str:
-        return f"Ragged({len(self):,} rows of {self.values!r})"
+        lengths = self.lengths
+        least, most = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
+        values = self.values
+        span = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        kind = f"{span} {values.dtype} values" if isinstance(values, np.ndarray) else repr(values)
+        missing = "" if self.valid is None else f", {len(self) - int(self.valid.sum()):,} missing"
+        return f"Ragged({len(self):,} rows of {kind}{missing})"
 
 
 class Optional(_Rows):
@@ -317,7 +323,9 @@ class Optional(_Rows):
 
     def __repr__(self) -> str:
         missing = len(self) - int(self.valid.sum())
-        return f"Optional({len(self):,} rows, {missing:,} missing, {self.values.dtype})"
+        shape = self.values.shape[1:]
+        inner = f" of shape {shape}" if shape else ""
+        return f"Optional({len(self):,} rows, {missing:,} missing, {self.values.dtype}{inner})"
 
 
 class SparseColumn(_Rows):

@@ -48,15 +48,19 @@ from rekord.dataset.manifest import (
     ManifestShards,
     ManifestSource,
     ManifestSplit,
+    list_shard_folders,
     manifest_path,
     read_manifest,
     tag_digest,
 )
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
+from rekord.log import get_logger
 from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart, is_partitioned
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
+
+_log = get_logger(__name__)
 
 REJECTS = "rejects.jsonl"
 REMARKS = "remarks.jsonl"
@@ -151,6 +155,7 @@ class _ConversionRun:
         self._needed: dict[int, set[int]] | None = None  # shards to be written from each part
 
     def run(self) -> ConversionResult:
+        _log.info("writing %s with %d workers", self.conversion.out, self.conversion.workers)
         with WorkerPool(self.conversion.workers) as workers:
             done = self._map(workers)
             self._check_rejects(done)
@@ -254,6 +259,8 @@ class _ConversionRun:
         rows = sum(part.rows for part in done)
         rejected = sum(part.rejected for part in done)
         records = sum(part.records for part in done)
+        if rejected:
+            _log.info("rejected %d of %d rows", rejected, rows)
         if not records:
             raise error(
                 "X510",
@@ -333,6 +340,8 @@ class _ConversionRun:
             if known is not None:
                 done[i] = known
         resumed = len(done)
+        if resumed:
+            _log.info("resuming: %d of %d shards were written by an earlier run", resumed, len(shards))
         while len(done) < len(shards):
             lost = None
             calls = [(i, (shard,)) for i, shard in enumerate(shards) if i not in done]
@@ -677,11 +686,14 @@ def remove_dataset(storage: Storage, folder: str) -> str | None:
         manifest = read_manifest(folder, storage)
     if manifest is not None:
         names = [name for split, part in manifest.splits.items() for name in part.names(split)]
-        ours = os.path.join(folder, METADATA_FOLDER)
         for path in [os.path.join(folder, name) for name in (*names, *manifest.companions)]:
             if exists(storage, path):
                 storage.remove(path)
-        remove_tree(storage, ours)
+        for below in list_shard_folders(manifest.splits):
+            inside = os.path.join(folder, below)
+            remove_tree(storage, os.path.join(inside, METADATA_FOLDER))
+            if below and exists(storage, inside) and not storage.list(inside):
+                storage.remove_folder(inside)
         # Last: without it, nothing identifies the other files of the dataset.
         storage.remove(manifest_path(folder))
     if storage.list(folder):

@@ -18,6 +18,7 @@ import msgspec
 
 from rekord import _core
 from rekord.arguments import seed_number
+from rekord.codec.batch import register_batches, to_batch
 from rekord.codec.columns import Batch
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.read_transforms import BatchTransformer
@@ -27,6 +28,10 @@ from rekord.dataset.readers.sequential import SequentialFrames, decode_jobs
 from rekord.dataset.samplers import RankSteps, Remainder, Sampler
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError, error, preview
+from rekord.report.formatting import format_count
+from rekord.report.notebook import safe_repr
+from rekord.schema import Feature
+from rekord.schema.summary import shorten_name
 from rekord.storage.portability import usable_cores
 
 if TYPE_CHECKING:
@@ -309,6 +314,20 @@ class Loader(_Closing, Iterable[T]):
     def __reduce__(self) -> Any:
         raise _pickle_error("loader")
 
+    @safe_repr
+    def __repr__(self) -> str:
+        request = self._request
+        facts = [format_count(request.batch_size, "row") + " each"]
+        if not request.sampler.is_file_order or request.shards.counted:  # else files would be read to count
+            facts.insert(0, format_count(len(self), "batch").replace("batchs", "batches"))
+        order = getattr(request.sampler, "order", None)
+        shuffled = order is not None and order.kind != "sequential"
+        facts.append(f"shuffle={order.kind!r}, seed={order.seed}" if order is not None and shuffled else "in order")
+        facts.append(f"epoch {self.epoch}")
+        if request.world > 1:
+            facts.append(f"rank {request.rank} of {request.world}")
+        return f"{type(self).__name__} of split {shorten_name(request.split)!r}: {', '.join(facts)}"
+
     @abstractmethod
     def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[T]:
         """Start to read an epoch from a position on."""
@@ -443,8 +462,18 @@ class Batches(Loader[Batch]):
     `load_state_dict()` the next `iter()` resumes there.
     """
 
+    def __init__(self, request: BatchRequest, features: Callable[[], Mapping[str, Feature]] | None = None) -> None:
+        super().__init__(request)
+        self._features = features  # of the columns, to show a batch
+
     def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
-        return read_batches(request, epoch, consumed)
+        register_batches()
+        finish, features = request.finish, None if self._features is None else self._features()
+
+        def show(batch: Batch) -> Batch:
+            return to_batch(batch if finish is None else finish(batch), features)
+
+        return read_batches(replace(request, finish=show), epoch, consumed)
 
 
 def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:

@@ -29,9 +29,12 @@ from rekord.dataset.read import check_complete, group_by_split, list_record_file
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import LazySchema, RecordView, Split, SplitMethods
 from rekord.errors import DatasetError, add_location, closest_match, error
+from rekord.report.formatting import format_count
+from rekord.report.notebook import never_raises, render_fragment, render_table, safe_repr
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
 from rekord.schema.schema import KIND_NAMES, check_kind
+from rekord.schema.summary import shorten_name, summarize_columns
 from rekord.storage.local import PathLike
 from rekord.storage.router import get_path_kind, is_remote, map_concurrently
 
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 
 MAX_CHECKED_AT_OPEN = 1024
 """Splits with at most this many shards are compared with the manifest when a dataset is opened."""
+
+_MAX_SHOWN = 8
+"""Splits that `repr` lists."""
 
 
 @check_keywords
@@ -245,12 +251,52 @@ class Dataset(SplitMethods, Mapping[str, Split]):
             do=f"dataset[{_quote(next(iter(self.splits)))}]{call[:60]}" if self.splits else None,
         )
 
+    def close(self) -> None:
+        """Close the files that reading by number keeps open; they are opened again when they are needed."""
+        for split in self.splits.values():
+            split.view.shards.close()
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy does not pickle.
         return partial(Dataset, recorded=self._recorded), (list(self.splits.values()), self._schema)
 
+    @safe_repr
     def __repr__(self) -> str:
-        return f"Dataset({', '.join(map(repr, self.splits.values()))})"
+        from rekord.dataset.preview import list_split_facts
+
+        shown = list(self.splits.items())[:_MAX_SHOWN]
+        rows = [[shorten_name(name), *list_split_facts(split)[:2]] for name, split in shown]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
+        if len(self.splits) > _MAX_SHOWN:
+            lines.append(f"  … {len(self.splits) - _MAX_SHOWN:,} more splits")
+        columns = summarize_columns(self.schema.features) if self._schema.known else []
+        return "\n".join([f"Dataset: {', '.join(self._facts())}", *lines, *columns])
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from rekord.dataset.preview import list_split_facts, render_split_parts
+
+        rows = [[shorten_name(name), *list_split_facts(split)[:2]] for name, split in self.splits.items()]
+        first = next(iter(self.splits.values()), None)
+        parts = [] if first is None else render_split_parts(first)
+        table = render_table(("split", "records", "files"), rows, right=(1, 2))
+        return render_fragment("Dataset", self._facts(), table, *parts)
+
+    def _facts(self) -> list[str]:
+        from rekord.dataset.preview import count_split_records
+
+        counts = [count_split_records(split) for split in self.splits.values()]
+        known = [count for count in counts if count is not None]
+        facts = [format_count(sum(known), "record")] if len(known) == len(counts) else []
+        facts.append(format_count(len(self.splits), "split"))
+        return [*facts, format_count(len(self.schema), "column")] if self._schema.known else facts
 
 
 def _quote(name: str) -> str:

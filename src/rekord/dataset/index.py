@@ -126,10 +126,13 @@ def encode_index_file(
     names: Sequence[str],
     offsets: Any,
     tables: Sequence[pa.Table],
-    flush_points: Sequence[FlushPoint],
+    flush_points: Sequence[FlushPoint] | None,
     digest: str,
 ) -> EncodedIndex:
-    """The index of a shard; `tables` have a column `index:<name>` for each of the names."""
+    """The index of a shard; `tables` have a column `index:<name>` for each of the names.
+
+    `flush_points` are None for a compressed shard that can only be read from its start.
+    """
     import pyarrow as pa
 
     columns: dict[str, Any] = {_OFFSET: pa.array(compact_offsets(offsets))}
@@ -156,7 +159,9 @@ def encode_index_file(
         records=len(offsets),
         shard=digest,
         classes=classes,
-        flush_points=[(point.offset, point.compressed_offset) for point in flush_points],
+        flush_points=None
+        if flush_points is None
+        else [(point.offset, point.compressed_offset) for point in flush_points],
     )
     data, checksums = _encode_file(columns, facts)
     return EncodedIndex(data, checksums, classes, compute_blocks(offsets))

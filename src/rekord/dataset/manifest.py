@@ -4,7 +4,8 @@ It is one columnar file: a hundred thousand shards take a few megabytes. It does
 workers it was written: the same data and options give the same file. It is written last.
 
 Format 2 (docs/decisions/0022) names the algorithm of every digest, holds checksums of the index of every shard, and
-ends with a checksum of itself. Format 1 is still read; the indexes of such a dataset are ignored.
+ends with a checksum of itself. Format 3 (0035) is the same with a list of shard names, for shards of other tools that
+no template describes. Format 1 is still read; the indexes of such a dataset are ignored.
 
 Readers keep it as arrays (`CompactManifest`) and compute names on demand, so opening a dataset costs little more than
 parsing the file. The newest manifests are cached, each while its file is unchanged.
@@ -16,7 +17,7 @@ import hashlib
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -37,6 +38,7 @@ from rekord.storage.router import ROUTED_STORAGE, get_path_kind, is_remote
 
 MANIFEST_NAME = "rekord.json"
 MANIFEST_FORMAT = 2
+_NAMED_FORMAT = 3
 CHECKSUM = "crc32c"
 """The checksum of index chunks."""
 
@@ -47,6 +49,8 @@ _MAX_CACHED_MANIFESTS = 8
 _RECHECK_SECONDS = 30.0
 """How often a remote manifest is checked for changes: each check is a request."""
 _SHARD, _SHARDS, _SPLIT = "{shard:05d}", "{shards:05d}", "{split}"
+_MAX_FOLDERS = 8
+"""How deep shards may lie below the folder of their manifest."""
 
 
 def tag_digest(hexdigest: str) -> str:
@@ -79,6 +83,7 @@ class ManifestShards(msgspec.Struct, frozen=True, kw_only=True):
     bytes: list[Count]  # of the files
     digest: list[str]  # algorithm:hex
     index: IndexChecksums | None = None  # None: no index can be verified
+    names: list[str] | msgspec.UnsetType = msgspec.UNSET  # paths below the folder, if no template describes them
 
 
 class _SplitFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,12 +104,25 @@ class ManifestSplit(_SplitFields, frozen=True, kw_only=True):
     blocks: str | None = None  # the digest of .rekord/blocks/<split>.arrow
 
     def name(self, split: str, shard: int) -> str:
-        """The file name of one shard."""
+        """The file name of one shard, or its path below the folder."""
+        names = self.shards.names
+        if isinstance(names, list):
+            return names[shard]
         return shard_name(self.template, split, shard, len(self.shards.records))
 
     def names(self, split: str) -> list[str]:
         """The file names of the shards, in order."""
         return [self.name(split, shard) for shard in range(len(self.shards.records))]
+
+
+def list_shard_folders(splits: Mapping[str, ManifestSplit]) -> list[str]:
+    """The folders of the shards below that of the manifest, which is "", and those between, the deepest first."""
+    folders = {""}
+    for split, part in splits.items():
+        for name in part.names(split):
+            while (name := name.rpartition("/")[0]) not in folders:
+                folders.add(name)
+    return sorted(folders, key=lambda folder: (-folder.count("/") - bool(folder), folder))
 
 
 class ManifestSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +150,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> bytes:
         """The file, in the current format."""
-        whole = msgspec.structs.replace(self, format=MANIFEST_FORMAT, checksum=_checksum(self))
+        whole = msgspec.structs.replace(self, format=_written_format(self), checksum=_checksum(self))
         return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
 
     @property
@@ -154,8 +172,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def _checksum(manifest: Manifest) -> str:
     """Of the content of a manifest, not of its bytes: reformatting the file is not damage."""
-    whole = msgspec.structs.replace(manifest, format=MANIFEST_FORMAT, checksum=None)
+    whole = msgspec.structs.replace(manifest, format=_written_format(manifest), checksum=None)
     return tag_digest(hashlib.sha256(msgspec.json.encode(whole)).hexdigest())
+
+
+def _written_format(manifest: Manifest) -> int:
+    """Format 2 wherever it suffices: versions that do not know lists of names refuse format 3."""
+    named = any(isinstance(part.shards.names, list) for part in manifest.splits.values())
+    return _NAMED_FORMAT if named else MANIFEST_FORMAT
 
 
 class _ManifestShardsV1(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,13 +247,16 @@ def read_manifest(folder: str, storage: Storage = ROUTED_STORAGE) -> Manifest:
     manifest = _decode_manifest(path, read_file(path, storage, most_bytes=_MAX_MANIFEST_BYTES))
     if not all(map(is_file_name, manifest.companions)):
         raise _manifest_error(path, "companion files in the folder of the dataset", "another folder")
-    patterns = set()
+    names: set[str] = set()
+    named = _written_format(manifest) == _NAMED_FORMAT
     for name, split in manifest.splits.items():
         _check_split(path, name, split)
+        # Names from templates differ only in digits, so one pattern represents all of a split.
         pattern = shard_name(split.template.replace(_SHARD, "\0"), name, 0, len(split.shards.records))
-        if pattern in patterns:
-            raise _manifest_error(path, "a unique name for every shard", preview(split.template))
-        patterns.add(pattern)
+        own = split.names(name) if named else [pattern]
+        if not names.isdisjoint(own) or len(set(own)) < len(own):
+            raise _manifest_error(path, "a unique name for every shard", preview(split.template or own[0]))
+        names.update(own)
     if sum(split.records for split in manifest.splits.values()) >= 1 << 63:
         raise _manifest_error(path, "fewer than 2^63 records", "more")
     return manifest
@@ -240,13 +267,16 @@ def _decode_manifest(path: str, data: bytes) -> Manifest:
         version = msgspec.json.decode(data, type=_FormatHeader).format
         if version == 1:
             return _upgrade_v1(msgspec.json.decode(data, type=_ManifestV1))
-        if version != MANIFEST_FORMAT:
+        if version not in (MANIFEST_FORMAT, _NAMED_FORMAT):
             do = "pip install --upgrade rekord"
-            raise _manifest_error(path, f"format {MANIFEST_FORMAT} or earlier", f"format {version}"[:60], do)
+            raise _manifest_error(path, f"format {_NAMED_FORMAT} or earlier", f"format {version}"[:60], do)
         manifest = msgspec.json.decode(data, type=Manifest)
         checksum = _checksum(manifest)
+        needed = _written_format(manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as failure:
         raise _manifest_error(path, "a manifest written by rekord", str(failure)[:60]) from None
+    if version != needed:
+        raise _manifest_error(path, f"format {needed}, by its content", f"format {version}")
     if manifest.checksum != checksum:
         raise _manifest_error(path, f"checksum {checksum[:23]}…, as computed", preview(manifest.checksum)[:31] + "…")
     return manifest
@@ -256,11 +286,16 @@ def _check_split(path: str, name: str, split: ManifestSplit) -> None:
     columns = split.shards
     if not len(columns.records) == len(columns.bytes) == len(columns.digest):
         raise _manifest_error(path, "columns of equal length", f"different lengths in {name!r}"[:60])
-    # A template is untrusted like everything else in a file: no shard may lie outside the folder. Names differ only
-    # in digits, so one of them represents all.
-    if columns.records and not is_file_name(split.name(name, 0)):
+    # A name is untrusted like everything else in a file: no shard may lie outside the folder.
+    if isinstance(columns.names, list):
+        if len(columns.names) != len(columns.records):
+            raise _manifest_error(path, "columns of equal length", f"different lengths in {name!r}"[:60])
+        outside = next((one for one in columns.names if not is_shard_path(one)), None)
+        if outside is not None:
+            raise _manifest_error(path, "shards below the folder of the dataset", preview(outside))
+    elif columns.records and not is_file_name(split.name(name, 0)):  # names differ only in digits
         raise _manifest_error(path, "shards in the folder of the dataset", preview(split.template))
-    if len(columns.records) > 1 and _SHARD not in split.template:
+    elif len(columns.records) > 1 and _SHARD not in split.template:
         raise _manifest_error(path, "a unique name for every shard", preview(split.template))
     if split.compression not in ("none", "gzip", "zlib"):
         raise _manifest_error(path, "compression none, gzip or zlib", preview(split.compression))
@@ -293,6 +328,12 @@ def _is_number(text: str) -> bool:
 def is_file_name(name: str) -> bool:
     """Whether a name can only refer to a file in the folder itself."""
     return os.path.basename(name) == name and name not in ("", ".", "..") and name.isprintable()
+
+
+def is_shard_path(name: str) -> bool:
+    """Whether a path, separated by `/`, can only refer to a file in the folder or below it."""
+    parts = name.split("/")
+    return len(parts) <= 1 + _MAX_FOLDERS and all(is_file_name(part) and part[0] != "." for part in parts)
 
 
 def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool) -> tuple[str, Stat] | None:
@@ -348,17 +389,26 @@ class CompactSplit:
     bytes: npt.NDArray[np.int64]
     digests: Sequence[str]
     checksums: npt.NDArray[np.uint32] | None  # of all indexes; None if none can be verified
+    names: Sequence[str] | None = None  # if no template describes them
 
     def file_name(self, shard: int) -> str:
-        """The name of a shard's file."""
+        """The name of a shard's file, or its path below the folder."""
+        if self.names is not None:
+            return self.names[shard]
         return shard_name(self.template, self.name, shard, len(self.records))
 
     def number(self, name: str) -> int | None:
         """The number of a shard by its file name; None if it is not one of these."""
+        if self.names is not None:
+            return self._numbers.get(name)
         found = self._pattern.fullmatch(name)
         shard = int(found.group(1)) if found is not None and found.lastindex else 0
         known = found is not None and shard < len(self.records) and self.file_name(shard) == name
         return shard if known else None
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: shard for shard, name in enumerate(self.names or ())}
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -417,6 +467,7 @@ def _compact_split(name: str, part: ManifestSplit) -> CompactSplit:
         bytes=np.array(part.shards.bytes, np.int64),
         digests=part.shards.digest,
         checksums=np.array(index.values, np.uint32) if index is not None and usable else None,
+        names=part.shards.names if isinstance(part.shards.names, list) else None,
     )
 
 
@@ -449,16 +500,17 @@ def load_manifest(folder: str) -> CompactManifest:
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """What a manifest lists of a shard."""
+    """What a manifest lists of a shard, and the folder of that manifest."""
 
+    folder: str
     records: int
     size_bytes: int
     expected: IndexExpectation | None  # of its index; None if that cannot be verified
 
 
 def find_shard_entry(path: str) -> ShardEntry | None:
-    """The entry of a file in the manifest of its folder; None if there is none."""
-    folder, name = os.path.split(path)
+    """The entry of a file in the manifest of its folder, or of one above it; None if there is none."""
+    folder, name = _locate_manifest(path)
     try:
         manifest = load_manifest(folder)
         found = manifest.find(name)
@@ -468,7 +520,7 @@ def find_shard_entry(path: str) -> ShardEntry | None:
         size_bytes, records = int(split.bytes[shard]), int(split.records[shard])
         checksums = split.get_checksums(shard)
         if checksums is None:
-            return ShardEntry(records, size_bytes, None)
+            return ShardEntry(folder, records, size_bytes, None)
         expected = IndexExpectation(
             most_bytes=size_bytes if split.compression == "none" else size_bytes * MAX_INFLATION_RATIO,
             records=records,
@@ -478,7 +530,23 @@ def find_shard_entry(path: str) -> ShardEntry | None:
         )
     except RekordError:
         return None  # opening the dataset reports what is wrong with it
-    return ShardEntry(records, size_bytes, expected)
+    return ShardEntry(folder, records, size_bytes, expected)
+
+
+def _locate_manifest(path: str) -> tuple[str, str]:
+    """The folder of the manifest that may list a file, and the path of the file below it."""
+    own = os.path.split(path)
+    if is_remote(path) or os.path.lexists(manifest_path(own[0])):
+        return own  # remote: each folder would be a request
+    folder, name = own
+    for _ in range(_MAX_FOLDERS):
+        folder, last = os.path.split(folder)
+        if not last:
+            break
+        name = f"{last}/{name}"
+        if os.path.lexists(manifest_path(folder)):
+            return folder, name
+    return own
 
 
 class ShardPaths(Sequence[str]):

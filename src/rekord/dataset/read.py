@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -266,14 +266,34 @@ def _tfds_info_error(place: str, expected: str, found: str) -> RekordError:
     )
 
 
+class PayloadIterator(Iterator[bytes]):
+    """The payloads of record files. `close()`, or the end of a `with` block, closes the open file."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self._payloads = _iter_payloads(paths)
+
+    def __next__(self) -> bytes:
+        return next(self._payloads)
+
+    def close(self) -> None:
+        """Close the open file, if any; no further payloads follow."""
+        self._payloads.close()
+
+    def __enter__(self) -> PayloadIterator:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
 @check_keywords
-def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:
+def records(path: PathLike | Iterable[PathLike]) -> PayloadIterator:
     """The payloads of a record file, or of all record files in a folder or glob, in name order.
 
     Both checksums of every record are verified; compression is detected by content. At the first corrupt record it
     raises a FormatError with file, record and offset, after all payloads before it.
     """
-    return _iter_payloads(list_record_files(path))
+    return PayloadIterator(list_record_files(path))
 
 
 def list_record_files(path: PathLike | Iterable[PathLike]) -> list[str]:
@@ -347,7 +367,7 @@ def decode_error(
     return explain_frame_error(failure)
 
 
-def _iter_payloads(paths: list[str]) -> Iterator[bytes]:
+def _iter_payloads(paths: list[str]) -> Generator[bytes, None, None]:
     for path in paths:
         with open_frames(path) as reader:
             try:

@@ -42,7 +42,8 @@ from rekord.framing.deflate import FLUSH_BYTES, FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
 from rekord.framing.inflate import read_head, sniff_compression
 from rekord.location import Location
-from rekord.storage.local import LOCAL, open_descriptor, quote_folder, read_error, read_file
+from rekord.log import get_logger
+from rekord.storage.local import LOCAL, open_descriptor, quote_folder, read_error, read_file, read_up_to
 from rekord.storage.portability import pread
 from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import StagedFile
@@ -50,6 +51,8 @@ from rekord.storage.transaction import StagedFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+_log = get_logger(__name__)
 
 MIN_CACHED_FILE_BYTES = 1 << 20
 """Shorter files are scanned faster than the cache is read."""
@@ -183,14 +186,33 @@ _FLUSH_MARKER = b"\x00\x00\xff\xff"
 _WINDOW_BYTES = 32 << 10
 
 
+def find_seekable_points(
+    path: str, compression: str, offsets: Offsets, size_bytes: int
+) -> tuple[FlushPoint, ...] | None:
+    """The places where reading of a compressed file can start, besides its beginning; None if it has too few."""
+    points = find_flush_points(path, compression, offsets)
+    return points if points is not None and _is_valid_flush_points(points, offsets, size_bytes) else None
+
+
 def find_flush_points(path: str, compression: str, offsets: Offsets) -> tuple[FlushPoint, ...] | None:
     """The flush points of a shard that rekord compressed; None if another program compressed it."""
     expected = _compute_flush_offsets(offsets)
     if not expected:
         return ()
-    if ROUTED_STORAGE.stat(path).size_bytes > _MAX_INDEX_BYTES:
+    size_bytes = ROUTED_STORAGE.stat(path).size_bytes
+    if size_bytes > _MAX_INDEX_BYTES:
         return None
-    data = read_file(path, ROUTED_STORAGE, most_bytes=_MAX_INDEX_BYTES)
+    # Deflate adds a few bytes per block to data that it cannot compress. Most files of other programs end here.
+    head_bytes = expected[0] + expected[0] // 64 + _WINDOW_BYTES
+    if head_bytes < size_bytes:
+        with ROUTED_STORAGE.open_read(path) as file:
+            if _match_flush_points(read_up_to(file, head_bytes), compression, expected[:1]) is None:
+                return None
+    return _match_flush_points(read_file(path, ROUTED_STORAGE, most_bytes=_MAX_INDEX_BYTES), compression, expected)
+
+
+def _match_flush_points(data: bytes, compression: str, expected: list[int]) -> tuple[FlushPoint, ...] | None:
+    """The flush points at the expected offsets of a stream; None if one is missing."""
     stream = zlib.decompressobj(wbits=31 if compression == "gzip" else 15)
     points: list[FlushPoint] = []
     made = fed = 0
@@ -420,6 +442,7 @@ def open_shard_index(path: str, records: int | None = None) -> ShardIndex:
 
 def rebuild_index(path: str) -> ShardIndex:
     """The index from a scan of the file, ignoring the index file. `open_shard_index` returns it from now on."""
+    _log.info("rebuilding the index of %s", path)
     stamp = read_stamp(path)
     return _remember(_cache_key(path, stamp), _scan_offsets(path, stamp))
 
@@ -503,6 +526,7 @@ def _look_up_index(path: str, stamp: Stamp) -> ShardIndex:
         others = find_external_index(path, size_bytes)
         if others is not None and _has_matching_frames(path, others, size_bytes):
             return ShardIndex(others, path=path, origin="beside", stamp=stamp)
+    _log.debug("scanning %s: no index found", path)
     found = _scan_offsets(path, stamp)
     write_cached_index(path, size_bytes, mtime_ns, found.offsets, found.compression, found.flush_points)
     # Read back if possible: then only the chunks in use take memory.
@@ -625,8 +649,7 @@ def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
     offsets = compact_offsets(np.concatenate(parts) if parts else np.zeros(0, np.uint64))
     points = None
     if compression != "none" and find_shard_entry(path) is not None:  # written by rekord, without its index
-        points = find_flush_points(path, compression, offsets)
-        points = points if points is not None and _is_valid_flush_points(points, offsets, stamp[0]) else None
+        points = find_seekable_points(path, compression, offsets, stamp[0])
     return ShardIndex(
         offsets, path=path, compression=compression, flush_points=points, stamp=stamp, stream_bytes=stream_bytes
     )

@@ -16,6 +16,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.arguments import integer, invalid
+from rekord.codec.batch import to_batch
 from rekord.codec.columns import Batch
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches, BatchRequest
@@ -52,7 +53,9 @@ from rekord.dataset.samplers import (
 )
 from rekord.dataset.shards import RecordIndexError, Shards
 from rekord.errors import error
+from rekord.report.notebook import never_raises, render_fragment, safe_repr
 from rekord.schema import Schema
+from rekord.schema.summary import shorten_name, summarize_columns
 from rekord.storage.local import Stat
 from rekord.storage.router import ROUTED_STORAGE, map_concurrently
 
@@ -342,7 +345,8 @@ class SplitMethods(ABC):
         `threads` prepare `prefetch` batches ahead in the background; with threads=1 and prefetch=0 nothing runs in
         the background.
         """
-        return Batches(self.only_split("batches").request(batch_size, **options))
+        split = self.only_split("batches")
+        return Batches(split.request(batch_size, **options), lambda: split.schema.features)
 
     def to_arrow(self, *, columns: Sequence[str] | None = None) -> pa.Table:
         """All records as a `pyarrow.Table`."""
@@ -498,7 +502,7 @@ class Split(SplitMethods):
             "U651",
             f"`{method}` needs records by number, and this split is {self.sampling.description}",
             expected="a split that is neither balanced nor mixed",
-            found=repr(self)[:60],
+            found=f"a split of {self.sampling.size:,} records per epoch",
             do="index the split before it is balanced or mixed"
             if method == "[…]"
             else f"call `{method}` before `balanced` or `mix`",
@@ -612,12 +616,18 @@ class Split(SplitMethods):
         decoder = BatchDecoder(plan, _core.Pool(0), then)
         batch = decoder.decode(self.view.shards.gather(ids, decoder.pool))
         finish = build_postprocessor((), fill=None, ragged="ragged", pad=None, map=self.batch_map)
-        return batch if finish is None else finish(batch)
+        return to_batch(batch if finish is None else finish(batch), self.schema.features)
 
+    @safe_repr
     def __repr__(self) -> str:
-        if self.sampling is not None:
-            return f"Split({self.name!r}, {self.sampling.description})"
-        if self.view.ids is not None:
-            return f"Split({self.name!r}, {len(self):,} of its records)"
-        files = len(self.view.shards.paths)
-        return f"Split({self.name!r}, {files} file{'s' if files != 1 else ''})"
+        from rekord.dataset.preview import list_split_facts
+
+        columns = summarize_columns(self.schema.features) if self.stored_schema.known else []
+        return "\n".join([f"Split {shorten_name(self.name)!r}: {', '.join(list_split_facts(self))}", *columns])
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from rekord.dataset.preview import list_split_facts, render_split_parts
+
+        title = f"Split {shorten_name(self.name)!r}"
+        return render_fragment(title, list_split_facts(self), *render_split_parts(self))

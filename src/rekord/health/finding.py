@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from rekord.codes import CODES
 from rekord.errors import RekordError
+from rekord.report.notebook import never_raises
 
 Severity = Literal["error", "warning", "note"]
 
@@ -103,3 +104,14 @@ class Report(JsonFields):
 
     def to_dict(self) -> dict[str, Any]:
         return {"ok": self.ok, **JsonFields.to_dict(self)}
+
+    def __repr__(self) -> str:
+        from rekord.health.summary import summarize_report
+
+        return summarize_report(self)
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from rekord.health.summary import render_report
+
+        return render_report(self)

@@ -10,9 +10,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from rekord.arguments import check_keywords, invalid
 from rekord.errors import add_location, closest_match, open_error, preview, schema_error
+from rekord.report.formatting import format_count
+from rekord.report.notebook import never_raises, render_fragment, render_table
 from rekord.schema import json_form
 from rekord.schema.base import Feature, of_type, validate_name
 from rekord.schema.features import Image, Mask, Payload
+from rekord.schema.summary import shorten_name, summarize_feature
 
 
 def validate_columns(columns: object, what: str) -> dict[str, Feature]:
@@ -143,6 +146,9 @@ KIND_NAMES: Mapping[RecordKind, str] = {
 
 T = TypeVar("T")
 
+_MAX_SHOWN_COLUMNS = 40
+_MAX_SHOWN_CHARACTERS = 160
+
 
 def check_kind(kind: object) -> None:
     """Raise an error for an unknown kind of records."""
@@ -270,6 +276,14 @@ class Schema:
             return f"Schema({_format_columns(self.context)})"
         return f"Schema(context={_format_columns(self.context)}, steps={_format_columns(self.steps)})"
 
+    @never_raises
+    def _repr_html_(self) -> str:
+        rows = [
+            (shorten_name(name), summarize_feature(feature), repr(feature)) for name, feature in self.features.items()
+        ]
+        facts = [format_count(len(self), "column"), KIND_NAMES[self.kind]]
+        return render_fragment("Schema", facts, render_table(("column", "type", "declared as"), rows))
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled, and an unpickled schema is validated again.
         return _rebuild, (dict(self.context), dict(self.steps), self.is_sequence, self.evidence, self.pbtxt)
@@ -361,8 +375,16 @@ def _rebuild(
 
 
 def _format_columns(columns: Mapping[str, Feature]) -> str:
-    lines = [f"    {name!r}: {feature!r},\n" for name, feature in columns.items()]
+    lines = [f"    {name!r}: {_shorten(repr(feature))},\n" for name, feature in columns.items()]
+    if len(lines) > _MAX_SHOWN_COLUMNS:
+        half = _MAX_SHOWN_COLUMNS // 2
+        lines[half:-half] = [f"    …  # {len(lines) - 2 * half:,} more columns\n"]
     return "{\n" + "".join(lines) + "}" if lines else "{}"
+
+
+def _shorten(text: str) -> str:
+    """The declaration of a feature; that of one with a thousand class names is cut."""
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 2]}…)"
 
 
 def _validate_path(path: object) -> str:

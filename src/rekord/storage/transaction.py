@@ -572,6 +572,10 @@ class Staging:
         with self.create(path, sync=sync) as file:
             file.write(data)
 
+    def publish(self, staged: str, target: str) -> None:
+        """Give a complete file of this staging its name outside."""
+        self.storage.rename(staged, target)
+
     def write_done(self, path: str, done: msgspec.Struct) -> None:
         """Write the `.done` file of a task."""
         body = msgspec.json.encode(done)

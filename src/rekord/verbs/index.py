@@ -184,7 +184,7 @@ def _build_listed_index(path: str, found: ShardIndex) -> bytes | None:
     listed = find_shard_entry(path)
     if listed is None or listed.expected is None:
         return None
-    manifest = read_manifest(os.path.dirname(path))
+    manifest = read_manifest(listed.folder)
     schema, recorded = Schema.from_dict(manifest.schema), manifest.options.get("index")
     names = [name for name in recorded if name in schema.context] if isinstance(recorded, list) else []
     tables = [
@@ -197,7 +197,7 @@ def _build_listed_index(path: str, found: ShardIndex) -> bytes | None:
         names,
         found.offsets.astype(np.int64),
         tables,
-        found.flush_points or (),
+        () if found.compression == "none" else found.flush_points,
         str(listed.expected.digest),
     )
     if made.checksums != list(listed.expected.checksums or ()):
@@ -205,7 +205,7 @@ def _build_listed_index(path: str, found: ShardIndex) -> bytes | None:
             path,
             f"the index that {MANIFEST_NAME} lists",
             "a different index, rebuilt from the records",
-            do=f"rekord check {os.path.dirname(path) or '.'}",
+            do=f"rekord check {listed.folder or '.'}",
         )
     return made.data
 

@@ -25,7 +25,7 @@ LINE_SECONDS = 10.0
 class ProgressStep:
     """One step of a conversion, and what was done before it started."""
 
-    name: str  # "read" counts rows, "write" bytes
+    name: str  # "read" counts rows, "write" and "scan" bytes
     folder: str
     total: int | None
     before: ProgressCounts
@@ -35,7 +35,8 @@ class ProgressStep:
         """The line that announces the step: `reading 51,240 rows`."""
         if self.name == "read":
             return "reading rows" if self.total is None else f"reading {format_count(self.total, 'row')}"
-        return "writing shards" if self.total is None else f"writing {format_byte_size(self.total)}"
+        verb = "reading" if self.name == "scan" else "writing"
+        return f"{verb} shards" if self.total is None else f"{verb} {format_byte_size(self.total)}"
 
     def done(self, now: ProgressCounts) -> int:
         """The rows or bytes that are done, including those of earlier runs."""
@@ -90,7 +91,7 @@ class ConversionProgress:
         self.close()
 
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
-        """Start a step: "read" counts rows, "write" bytes; `total` of them, if known."""
+        """Start a step: "read" counts rows, "write" and "scan" bytes; `total` of them, if known."""
         with suppress(Exception):
             self._step = ProgressStep(name, staging.folder, total, sum_progress(staging.folder), time.monotonic())
             if self._stream is None or self._closed.is_set():

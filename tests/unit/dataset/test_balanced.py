@@ -235,7 +235,10 @@ def test_rows_tables_and_lengths_follow_the_balance(tmp_path: Path) -> None:
     assert Counter(row["label"] for row in balanced) == {0: 4, 1: 4, 2: 4}
     assert Counter(balanced.to_arrow()["label"].to_pylist()) == {0: 4, 1: 4, 2: 4}
     assert len(balanced.batches(5)) == 3
-    assert repr(balanced) == "Split('train', balanced by `label`)"
+    assert repr(balanced) == (
+        "Split 'train': 12 records per epoch, balanced by `label`, 1 file, 2 columns\n"
+        "  label Label(3 classes) · n Int64"
+    )
 
 
 @pytest.mark.parametrize(

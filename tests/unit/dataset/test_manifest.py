@@ -177,7 +177,16 @@ def test_a_hundred_thousand_shards_are_read(tmp_path: Path) -> None:
 
 HOSTILE: dict[str, Any] = {
     "no object": [],
-    "a later format": {"format": 3},
+    "a later format": {"format": 4},
+    "format 3 without names": {"format": 3},
+    "names in format 2": {"names": ["x.tfrecord"]},
+    "a name that leads out": {"format": 3, "names": ["../x.tfrecord"]},
+    "an absolute name": {"format": 3, "names": ["/etc/passwd"]},
+    "a hidden folder": {"format": 3, "names": [".git/x.tfrecord"]},
+    "a name that is too deep": {"format": 3, "names": ["a/" * 9 + "x.tfrecord"]},
+    "an empty name": {"format": 3, "names": [""]},
+    "more names than shards": {"format": 3, "names": ["x.tfrecord", "y.tfrecord"]},
+    "a name listed twice": {"format": 3, "names": ["x.tfrecord"], "copy": "val"},
     "an earlier format than there was": {"format": 0},
     "a format that is a text": {"format": "1"},
     "a template that leads out": {"template": "../{split}-{shard:05d}"},
@@ -235,7 +244,11 @@ def test_a_hostile_manifest_is_x515(tmp_path: Path, case: str) -> None:
 
     def harm(document: dict[str, Any]) -> None:
         split = document["splits"]["train"]
-        if "splits" in change:
+        if "names" in change:
+            document["format"] = change.get("format", 2)
+            split["shards"]["names"] = change["names"]
+            document["splits"] |= {change["copy"]: split} if "copy" in change else {}
+        elif "splits" in change:
             document["splits"] = {change["splits"]: split}
         elif "twice" in change:
             split["template"] = change["twice"]

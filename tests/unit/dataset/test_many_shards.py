@@ -85,7 +85,8 @@ def test_100_000_shards_are_opened_without_a_look_at_any_of_them(huge: Path, mon
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (len(split), repr(split)) == (100_000_000, "Split('train', 100000 files)")
+    assert len(split) == 100_000_000
+    assert repr(split).startswith("Split 'train': 100,000,000 records, 100,000 files, 2 columns")
     assert len(asked) < 10
     assert peak_bytes < 100 << 20
     assert len(pickle.dumps(split)) < 2000

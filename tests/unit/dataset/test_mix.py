@@ -54,7 +54,10 @@ def test_every_epoch_has_the_proportions_exactly(a: rk.Split, b: rk.Split) -> No
     for _ in range(3):
         assert parts(numbers(iter(batches))) == {0: 84, 1: 36}
     assert mixed.achieved == {0: 0.7, 1: 0.3}
-    assert repr(mixed) == "Split('mix', a mixture of 2 splits)"
+    assert repr(mixed) == (
+        "Split 'mix': 120 records per epoch, a mixture of 2 splits, 4 files, 2 columns\n"
+        "  n Int64 · label Label(2 classes)"
+    )
 
 
 def test_a_small_part_repeats_evenly_and_a_large_one_is_covered_over_epochs(a: rk.Split, b: rk.Split) -> None:

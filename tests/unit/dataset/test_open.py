@@ -133,7 +133,12 @@ def test_a_dataset_lists_its_splits_and_their_files_in_order(put, tmp_path) -> N
     assert _numbers(dataset["train"].batches(3)) == [0, 1, 2, 3]
     assert _numbers(dataset["val"].batches(3)) == [4]
     assert dataset["val"].schema == SCHEMA
-    assert repr(dataset) == "Dataset(Split('train', 2 files), Split('val', 1 file))"
+    assert repr(dataset).splitlines() == [
+        "Dataset: 2 splits, 2 columns",
+        "  train  records not counted yet  2 files",
+        "  val    records not counted yet   1 file",
+        "  n Int64 · name Text",
+    ]
 
 
 def test_a_split_that_is_not_there_is_x506_and_names_those_that_are(put, tmp_path) -> None:

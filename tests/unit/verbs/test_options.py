@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.cli import balance, edit, export, rewrite, train, write
+from rekord.cli import adopt, balance, edit, export, rewrite, train, write
 from rekord.training.run import TrainOptions
+from rekord.verbs.adopt import AdoptOptions
 from rekord.verbs.options import (
     AppendOptions,
     BalanceOptions,
@@ -33,6 +34,7 @@ VERBS: list[tuple[type[VerbOptions], Callable[..., Any], Callable[..., Any]]] = 
     (AppendOptions, rk.append, edit.append),
     (DeleteOptions, rk.delete, edit.delete),
     (RelabelOptions, rk.relabel, edit.relabel),
+    (AdoptOptions, rk.adopt, adopt.adopt),
     (TrainOptions, rk.train, train.train),
 ]
 NOT_OPTIONS = {"progress", "on_records", "watch"}

@@ -15,9 +15,12 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from rekord.errors import RekordError, error
+from rekord.log import get_logger
 from rekord.storage.portability import usable_cores
 
 _Result = TypeVar("_Result")
+
+_log = get_logger(__name__)
 
 _MAX_WORKER_LOSSES = 3
 """How often workers may die before the run is aborted."""
@@ -90,6 +93,7 @@ class WorkerPool:
                 if lost:
                     # A dead worker breaks its pool, and every call in it fails.
                     losses += 1
+                    _log.info("a worker died: its task is tried again (%d of %d)", losses, _MAX_WORKER_LOSSES)
                     self._forget()
                     turns.drop_processes()
                     if losses > _MAX_WORKER_LOSSES:

@@ -236,6 +236,8 @@ def find_manifest_mismatches(
                     )
         pattern = part.template.replace("{split}", split).replace("{shard:05d}", "*")
         pattern = pattern.replace("{shards:05d}", f"{len(part.shards.records):05d}")
+        if missing and isinstance(part.shards.names, list):
+            pattern = part.shards.names[missing[0]]
         place = os.path.join(listing.folder, pattern)
         finding = build_missing_shards_finding(
             place, group_runs(missing), len(part.shards.records), source=MANIFEST_NAME

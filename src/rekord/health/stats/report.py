@@ -25,6 +25,7 @@ from rekord.health.stats.numbers import (
 )
 from rekord.health.stats.strings import StringStatistics, format_string
 from rekord.report.formatting import format_number
+from rekord.report.notebook import never_raises
 from rekord.schema import Label, Schema
 from rekord.schema.base import ListKind
 
@@ -478,6 +479,17 @@ class Stats:
         from rekord.health.stats.tfx import to_text
 
         return to_text(self)
+
+    def __repr__(self) -> str:
+        from rekord.health.summary import summarize_stats
+
+        return summarize_stats(self)
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from rekord.health.summary import render_stats
+
+        return render_stats(self)
 
 
 def build_part_stats(name: str, seen: Accumulator, schema: Schema | None) -> PartStats:

@@ -28,6 +28,7 @@ from rekord.dataset.manifest import (
     MANIFEST_NAME,
     Manifest,
     ManifestSplit,
+    list_shard_folders,
     manifest_path,
     read_manifest,
     shard_name,
@@ -112,11 +113,18 @@ def check_owned_files(folder: str, manifest: Manifest, storage: Storage) -> None
     shards = [name for split, part in manifest.splits.items() for name in part.names(split)]
     ours = os.path.join(folder, METADATA_FOLDER)
     known = {
-        folder: {MANIFEST_NAME, METADATA_FOLDER, *shards, *manifest.companions},
-        ours: {"index", "blocks", REJECTS, REMARKS},
-        os.path.join(ours, "index"): {f"{name}.arrow" for name in shards},
+        folder: {MANIFEST_NAME, *manifest.companions},
+        ours: {"blocks", REJECTS, REMARKS},
         os.path.join(ours, "blocks"): {f"{name}.arrow" for name in manifest.splits},
     }
+    for below in list_shard_folders(manifest.splits):  # adopted shards may lie in folders below
+        inside = os.path.join(folder, below) if below else folder
+        own = [name.rpartition("/")[2] for name in shards if name.rpartition("/")[0] == below]
+        known.setdefault(inside, set()).update({METADATA_FOLDER, *own})
+        known.setdefault(os.path.join(inside, METADATA_FOLDER), set()).add("index")
+        known[os.path.join(inside, METADATA_FOLDER, "index")] = {f"{name}.arrow" for name in own}
+        if below:
+            known.setdefault(os.path.dirname(inside), set()).add(os.path.basename(inside))
     for tool in TEXT_SUFFIX:  # index files of the old shards are removed with them
         inside = index_folder(folder, tool)
         known[folder].add(os.path.basename(inside))
