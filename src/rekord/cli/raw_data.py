@@ -279,15 +279,15 @@ def number_texts(schema: Schema) -> dict[str, Callable[[int], str]]:
 
 def display_texts(schema: Schema) -> dict[str, Callable[[Any], str]]:
     """By record key, how to print its values: times, class names, and the class ids of masks."""
-    from rekord.schema import Label, Mask
+    from rekord.schema import Mask
 
     texts: dict[str, Callable[[Any], str]] = dict(number_texts(schema))
     for name, feature in schema.features.items():
         key = feature.record_keys(name)[0]
         if isinstance(feature, Mask):
             texts[key] = _MaskText(feature)
-        elif isinstance(feature, Label) and feature.names:
-            texts[key] = _LabelText(tuple(feature.names))
+        elif feature.class_names:
+            texts[key] = _LabelText(feature.class_names)
     return texts
 
 
