@@ -184,7 +184,7 @@ def _project_csv(source: CsvSource | GzipCsvSource, request: ColumnRequest, name
             types[name] = _TEXT
     types = {name: one for name, one in types.items() if request.is_kept(name)}
     keep = requested.keep
-    if requested.header and not all(map(request.is_kept, names)):
+    if source.survey().header and not all(map(request.is_kept, names)):
         keep = tuple([name for name in names if request.is_kept(name) or name in request.needed])
     if keep == () or (keep == requested.keep and tuple(types.items()) == requested.types):
         return source
