@@ -234,9 +234,9 @@ def add_location(**where: Any) -> Iterator[None]:
 
 
 def preview(value: object) -> str:
-    """A value for a message: its repr, truncated to 60 characters."""
+    """A value for a message: its repr on one line, truncated to 60 characters."""
     try:
-        text = repr(value)
+        text = " ".join(repr(value)[: 4 * _MAX_PREVIEW_CHARACTERS].split("\n"))
     except Exception:  # a repr is the caller's code, and must not hide the error that is being reported
         text = f"a {type(value).__name__}"
     return text if len(text) <= _MAX_PREVIEW_CHARACTERS else text[: _MAX_PREVIEW_CHARACTERS - 1] + "…"

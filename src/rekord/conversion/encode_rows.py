@@ -218,9 +218,10 @@ class RowEncoding:
             return
         if self._job.function is not None and self._job.inferred:
             failure.do = "declare the columns that `map=` returns: schema=rk.Schema({…})"
-        elif self._job.inferred and isinstance(self._job.layout, PlainLayout):
+        elif self._job.function is None and isinstance(self._job.layout, PlainLayout):
             name = failure.location.feature
-            failure.do = f"drop=[{name!r}], or declare it: columns={{{name!r}: rk.Text(optional=True)}}"
+            declare = f"declare it: columns={{{name!r}: rk.Text(optional=True)}}"
+            failure.do = f"drop=[{name!r}], or {declare if self._job.inferred else 'declare it in the schema'}"
 
     def _append(self, row: SourceRow, copy: int, values: Mapping[str, Any]) -> None:
         job = self._job

@@ -31,6 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rk.write(rows, "data", schema=schema, split={"train": 0.5, "val": 0.5}, progress=False, workers=1)
     (tmp_path / "x.csv").write_text("id,label,a,b\n1,cat,0,1\n2,dog,2,3\n")
     shutil.copytree("data", "damaged")
+    shutil.copytree("data", "shards", ignore=shutil.ignore_patterns("rekord.json", ".rekord"))
     file = next(Path("damaged").glob("train-*.tfrecord"))
     file.write_bytes(corrupt_payload(file.read_bytes(), 1))
     return tmp_path
@@ -102,7 +103,9 @@ def test_every_verb_prints_an_error_as_a_document_with_the_same_exit_code(
         "demo": ["x.csv"],  # not a folder
         "view": [],
     }
-    words = wrong.get(verb, ["none" if word in ("data", "x.csv") else word for word in COMMANDS.get(verb, ([],))[0]])
+    words = wrong.get(
+        verb, ["none" if word in ("data", "shards", "x.csv") else word for word in COMMANDS.get(verb, ([],))[0]]
+    )
     code = run_command_line([verb, *words])
     text = capsys.readouterr()
     assert (code in (1, 2, 3), text.out) == (True, "")
