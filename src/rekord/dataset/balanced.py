@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -422,6 +423,14 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[ClassKey, float
             do="names=False",
         )
     return {feature.class_names[one]: weight for one, weight in weights.items()}
+
+
+def make_label_command(split: Split, column: str) -> str:
+    """The command that writes the records of a split again, with a text column as a label whose classes it learns."""
+    paths = split.paths
+    single = len(paths) == 1 and "-of-" not in paths[0]
+    source = (paths[0] if single else paths[0].rpartition("/")[0] or ".") if paths else "IN"
+    return f"rekord write {shlex.quote(source)} OUT --label {shlex.quote(column)}, and use OUT"
 
 
 def _compute_class_shares(by_class: ClassIndex, target: object) -> list[Fraction]:

@@ -114,6 +114,16 @@ def _make_device_put(jax: Any, sharding: Any, device: Any) -> DevicePut:
     return put
 
 
+def narrow_integers(name: str, array: Array) -> Array:
+    """The integers of a column in the bits that jax uses now, provided that no value changes."""
+    import jax
+
+    if array.dtype.kind not in "iu" or array.dtype.name not in _NARROW or jax.config.jax_enable_x64:
+        return array
+    with add_location(feature=name):
+        return _narrow_dtype(array)
+
+
 def _narrow_dtype(array: Array) -> Array:
     """The array in 32 bits, provided that no value changes; jax itself truncates silently."""
     dtype = np.dtype(_NARROW[array.dtype.name])
