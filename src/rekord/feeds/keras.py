@@ -38,7 +38,7 @@ from rekord.feeds.tensorflow.native import (
 from rekord.location import Location
 from rekord.report.formatting import format_count
 from rekord.report.notebook import safe_repr
-from rekord.schema import Feature, Label, MultiLabel, Schema
+from rekord.schema import Feature, Label, Schema
 from rekord.schema.summary import shorten_name
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def to_keras(
         dataset = to_tensorflow(
             split, batch_size, mode=mode, state=state, one_length=True, call="`to_keras`", **options
         )
-        request = split.request(batch_size, **{**options, "shuffle": False})
+        options["shuffle"] = False
+        request = split.request(batch_size, **options)
     forms = determine_forms(request)
     if chosen is None:
         chosen = choose({name: schema.get(name) for name in forms})
@@ -409,7 +410,7 @@ def _get_integer_check(keras: Any) -> Callable[[str, Array], Array]:
 
 
 def _resolve_labels(known: AvailableColumns, split: Split) -> _Structure:
-    found = [name for name, feature in known.items() if _is_label(feature)]
+    found = [name for name, feature in known.items() if feature is not None and feature.label_count is not None]
     if len(found) == 1:
         return _Structure((found[0],))
     what = f"{'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label"
@@ -423,10 +424,6 @@ def _resolve_labels(known: AvailableColumns, split: Split) -> _Structure:
         _describe_columns(known, found or known),
         do,
     )
-
-
-def _is_label(feature: Feature | None) -> bool:
-    return feature is not None and (feature.class_count is not None or isinstance(feature, MultiLabel))
 
 
 def _is_text(feature: Feature | None) -> bool:

@@ -273,6 +273,9 @@ class Feature:
     is_image: ClassVar[bool] = False
     """Whether values are encoded images, which `decode=True` decodes to pixels."""
 
+    is_multi_hot: ClassVar[bool] = False
+    """Whether a value has a 1 for each class of the record, and a 0 for each other class."""
+
     family: ClassVar[str] = ""
     """Types of one family store the same kind of value and can read each other's data."""
 
@@ -334,6 +337,16 @@ class Feature:
     def class_names(self) -> tuple[str, ...] | None:
         """The class names, if values are ids of named classes."""
         return None
+
+    @property
+    def label_count(self) -> int | None:
+        """The number of classes that a record may have one or several of; None if values are not labels."""
+        return self.class_count
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The names of these classes by id, if they have names."""
+        return self.class_names
 
     @property
     def time_zone(self) -> str | None:
