@@ -22,6 +22,7 @@ from rekord.feeds.tensorflow.columns import (
     DenseForm,
     ImageForm,
     MaskedForm,
+    RaggedForm,
     SparseForm,
     TensorForm,
     describe_form,
@@ -510,15 +511,10 @@ class _FormCheck:
         form = self.forms[name]
         inner = form.values if isinstance(form, MaskedForm) else form
         feature = self.split.schema.get(name)
-        if not isinstance(inner, DenseForm) or inner.dtype is not None or (feature is not None and feature.is_image):
-            return
-        raise _keras_error(
-            f"`{name}` is text, and a loss needs class ids",
-            "a label, stored as ids from 0",
-            "strings from the function for `map`" if self.is_mapped else type(feature).__name__,
-            "return class ids from the function" if self.is_mapped else make_label_command(self.split, name),
-            feature=name,
-        )
+        if isinstance(inner, RaggedForm):
+            inner = inner.values
+        if isinstance(inner, DenseForm) and inner.dtype is None and (feature is None or not feature.is_image):
+            raise _text_target_error(self.split, name, None if self.is_mapped else feature)
 
     def _check_weights(self, name: str) -> None:
         form = self.forms[name]
@@ -581,6 +577,8 @@ def _build_weight_table(split: Split, schema: Schema, labels: tuple[str, ...], g
         return None
     name = labels[0] if labels else ""
     feature = schema.get(name)
+    if _is_text(feature):
+        raise _text_target_error(split, name, feature)
     if len(labels) != 1 or not isinstance(feature, Label) or feature.shape != () or feature.optional:
         raise _keras_error(
             "`class_weight` requires a single label as `y`",
@@ -613,6 +611,17 @@ def _build_weight_table(split: Split, schema: Schema, labels: tuple[str, ...], g
 def _class_weight_error(expected: str, found: str) -> RekordError:
     do = 'class_weight="balanced", or class_weight={0: 1.0, 1: 2.5}; other classes have weight 1'
     return _keras_error("`class_weight` is not valid", expected, found, do)
+
+
+def _text_target_error(split: Split, name: str, feature: Feature | None) -> RekordError:
+    """For text as the target; `feature` is None if a function has made the column."""
+    return _keras_error(
+        f"`{name}` is text, and a loss needs class ids",
+        "a label, stored as ids from 0",
+        "strings from the function for `map`" if feature is None else type(feature).__name__,
+        "return class ids from the function" if feature is None else make_label_command(split, name),
+        feature=name,
+    )
 
 
 def _keras_error(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:

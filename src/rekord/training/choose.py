@@ -159,8 +159,9 @@ def untrainable_error(
 
 def _suggest_target(schema: Schema, otherwise: str, *, target: str | None = None) -> str:
     """The argument that names a possible target other than `target`, or `otherwise` if there is none."""
-    columns = (name for name in schema.context if name != target and tasks.target_kind(schema[name]) is not None)
-    name = next(columns, None)
+    columns = [name for name in schema.context if name != target and tasks.target_kind(schema[name]) is not None]
+    # A target is usually the last column, and hardly an id.
+    name = next(iter(sorted(columns, key=tasks.is_id_like)), None)
     return otherwise if name is None else f'label="{name}", or another column of single values'
 
 
@@ -176,12 +177,15 @@ def _target_type_error(schema: Schema, label: str) -> RekordError:
         what = f"`{label}` has one value per step, not one per record"
     else:
         what = f"no baseline model learns `{label}`"
+    is_text_list = schema[label].value_kind in ("str", "bytes") and label in schema.context
     return untrainable_error(
         what,
         column=label,
         expected=_EXPECTED_TARGET,
         found=_describe_type(schema, label),
-        do=_suggest_target(schema, "add a column with one class or number per record", target=label),
+        do=f"rekord write IN OUT --label {label}, and train on OUT, to store the texts as labels"
+        if is_text_list
+        else _suggest_target(schema, "add a column with one class or number per record", target=label),
     )
 
 

@@ -281,11 +281,11 @@ class TrainingResult:
     val_records: int
     epochs: tuple[EpochResult, ...]
     confusion: CountMatrix | None  # true × predicted, on the validation split or, without it, the training split
-    label_scores: tuple[LabelScore, ...]  # per class, if records may have several; empty otherwise
     chance: float | None  # the score there of a constant prediction
     compile_seconds: float  # of the steps that compile the model, and are not timed
     first_batch_seconds: float
     advice: tuple[str, ...]  # what to change if the input is the bottleneck; empty if it is not
+    label_scores: tuple[LabelScore, ...] = ()  # there, per class, if records may have several
 
     @property
     def last(self) -> EpochResult:
