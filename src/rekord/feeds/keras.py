@@ -332,7 +332,7 @@ class _EpochPass:
         return self._last[1]
 
     def begin_again(self) -> None:
-        """Forget the indices; the last batch is kept, and reading goes on after it."""
+        """Forget the indices; the last batch is kept, and reading continues after it."""
         self._numbers.clear()
 
     def close(self) -> None:

@@ -161,7 +161,7 @@ def _suggest_target(schema: Schema, otherwise: str, *, target: str | None = None
     """The argument that names a possible target other than `target`, or `otherwise` if there is none."""
     columns = [name for name in schema.context if name != target and tasks.target_kind(schema[name]) is not None]
     # A target is usually the last column, and hardly an id.
-    name = next(iter(sorted(columns, key=tasks.is_id_like)), None)
+    name = min(columns[::-1], key=tasks.is_id_like, default=None)
     return otherwise if name is None else f'label="{name}", or another column of single values'
 
 
