@@ -415,7 +415,9 @@ def _resolve_labels(known: AvailableColumns, split: Split) -> _Structure:
     if len(found) == 1:
         return _Structure((found[0],))
     what = f"{'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label"
-    proposed = found[-1] if found else next((name for name in _TARGET_NAMES if name in known), [*known, "label"][-1])
+    proposed = (
+        found[-1] if found else next((name for name in _TARGET_NAMES if name in known), ([*known] or ["label"])[-1])
+    )
     do = f"to_keras(…, y={proposed!r})" + (", or another of them" if found else ", or y=[] for none")
     if proposed in known and _is_text(known[proposed]):
         do = make_label_command(split, proposed)
