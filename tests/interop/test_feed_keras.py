@@ -350,3 +350,50 @@ def test_the_rest_of_an_epoch_is_not_taken_for_the_length_of_all(split: Any) -> 
         list(rest)
     assert "UsageError U609: resumed epoch 1 is over" in caught.value.message
     assert int(split.to_keras(32, x="point", shuffle=True, state=whole.state_after(14)).cardinality()) == 7
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "asked"),
+    [
+        (rk.Text(), "no", {"y": "churned"}),
+        (rk.Bytes(), b"no", {"y": "churned"}),
+        (rk.Text(optional=True), "no", {"y": "churned"}),
+        (rk.Text(shape=(None,)), ["no"], {"y": "churned"}),
+        (rk.Text(), "no", {"y": "churned", "class_weight": "balanced"}),
+        (rk.Text(), "no", {"y": ["age", "churned"]}),
+    ],
+)
+def test_text_as_the_target_names_the_command_that_makes_it_a_label(
+    tmp_path: Path, feature: Any, value: Any, asked: dict[str, Any]
+) -> None:
+    schema = rk.Schema({"age": rk.Float32(), "churned": feature})
+    rows = [{"age": float(i), "churned": value} for i in range(3)]
+    split = rk.write(rows, tmp_path / "data", schema=schema, workers=1, progress=False)["train"]
+    with pytest.raises(rk.UsageError) as caught:
+        split.to_keras(2, x="age", **asked)
+    failure = caught.value
+    assert (failure.code, failure.location.feature) == ("U676", "churned")
+    assert failure.what == "`churned` is text, and a loss needs class ids"
+    assert failure.do == f"rekord write {tmp_path / 'data'} OUT --label churned, and use OUT"
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["file", "folder"])
+def test_the_command_that_makes_a_label_of_text_works(tmp_path: Path, single: bool) -> None:
+    schema = rk.Schema({"age": rk.Float32(), "churned": rk.Text()})
+    rows = [{"age": float(i), "churned": ["no", "yes"][i % 2]} for i in range(4)]
+    if single:
+        with rk.Writer(tmp_path / "x.tfrecord", schema) as writer:
+            for row in rows:
+                writer.write(row)
+        split = rk.open(tmp_path / "x.tfrecord", schema)["all"]
+    else:
+        split = rk.write(rows, tmp_path / "my data", schema=schema, workers=1, progress=False)["train"]
+    with pytest.raises(rk.UsageError) as caught:
+        split.to_keras(2)  # the last column is proposed
+    assert caught.value.what == "`y` is required: no column is declared as rk.Label"
+    assert caught.value.found == "`age` Float32, `churned` Text"
+    command = str(caught.value.do).removesuffix(", and use OUT").replace(" OUT ", f" {tmp_path / 'out'} ")
+    subprocess.run(f"{sys.executable} -m {command} -q", shell=True, check=True, capture_output=True)
+    labelled = rk.open(tmp_path / "out")
+    x, y = next(iter(labelled.to_keras(4)))
+    assert (x.numpy().tolist(), y.numpy().tolist()) == ([0.0, 1.0, 2.0, 3.0], [0, 1, 0, 1])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import count as count_from_0
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -39,7 +41,7 @@ from rekord.dataset.shards import Shards
 from rekord.dataset.split import LazySchema, RecordView, Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Feature, Label
+from rekord.schema import Feature
 
 _READ_ROWS = 8192
 
@@ -130,11 +132,14 @@ class ClassIndex:
         if self.by not in kept:
             columns = _iter_index_columns(self.shards, self.by)
             if columns is None and self.ids is not None:
-                return _encode_classes(self._read(self.ids))
-            found = _encode_classes(columns if columns is not None else self._read(None))
+                return self._encode(self._read(self.ids))
+            found = self._encode(columns if columns is not None else self._read(None))
             kept[self.by] = found, columns is not None
         found, self._from_index = kept[self.by]
         return found if self.ids is None else found.of(expand_selection(self.ids))
+
+    def _encode(self, arrays: Iterator[Any]) -> ClassCodes:
+        return _encode_classes(map(_list_hot_classes, arrays) if self.feature.is_multi_hot else arrays)
 
     def _read(self, ids: Selection | None) -> Iterator[Any]:
         split = Split("", RecordView(self.shards, ids), self._schema)
@@ -146,7 +151,7 @@ class ClassIndex:
         coded = self._coded
         assert coded is not None
         bad = coded.codes < 0
-        count = self.feature.class_count
+        count = self.feature.label_count
         if count is not None:
             known = np.array([0 <= value < count for value in coded.classes] or [True])
             bad |= ~known[coded.codes]
@@ -236,6 +241,16 @@ def _encode_classes(arrays: Iterator[Any]) -> ClassCodes:
         return ClassCodes(tuple(classes), joined)
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
     return ClassCodes(tuple(classes), joined, offsets)
+
+
+def _list_hot_classes(array: Any) -> Any:
+    """Multi-hot vectors as lists of class ids; a missing one has none."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    hot = np.flatnonzero(array.flatten().to_numpy(zero_copy_only=False))
+    rows = np.searchsorted(starts, hot, side="right") - 1
+    offsets = np.searchsorted(hot, starts).astype(np.int64)
+    return pa.LargeListArray.from_arrays(offsets, hot - starts[rows])
 
 
 def _validate_class_feature(schema: LazySchema, by: object) -> Feature:
@@ -413,7 +428,8 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[ClassKey, float
     weights = {one: n / (len(present) * count) for one, count in present.items()}
     if not names:
         return weights
-    if feature.class_names is None:
+    class_names = feature.label_names
+    if class_names is None:
         raise error(
             "U605",
             f"`names` needs class names, and `{by}` has none",
@@ -421,7 +437,15 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[ClassKey, float
             found=repr(feature)[:60],
             do="names=False",
         )
-    return {feature.class_names[one]: weight for one, weight in weights.items()}
+    return {class_names[one]: weight for one, weight in weights.items()}
+
+
+def make_label_command(split: Split, column: str) -> str:
+    """The command that writes the records of a split again, with a text column as a label whose classes it learns."""
+    paths = split.paths
+    single = len(paths) == 1 and "-of-" not in paths[0]
+    source = (paths[0] if single else paths[0].rpartition("/")[0] or ".") if paths else "IN"
+    return f"rekord write {shlex.quote(source)} OUT --label {shlex.quote(column)}, and use OUT"
 
 
 def _compute_class_shares(by_class: ClassIndex, target: object) -> list[Fraction]:
@@ -429,11 +453,12 @@ def _compute_class_shares(by_class: ClassIndex, target: object) -> list[Fraction
     by, feature, classes = by_class.by, by_class.feature, by_class.class_codes.classes
     counts = by_class.class_codes.counts()
     if target is None or target == "present":
-        lacking = 0 if feature.class_count is None else feature.class_count - int((counts > 0).sum())
+        declared = feature.label_count
+        lacking = 0 if declared is None else declared - int((counts > 0).sum())
         if target is None and lacking:
             raise _balance_error(
                 by,
-                f"{lacking:,} of {feature.class_count:,} classes have no records",
+                f"{lacking:,} of {declared:,} classes have no records",
                 "records of every declared class",
                 f"no records of {_describe_first_missing_class(by_class)}",
                 'target="present"      (balances the classes that have records)',
@@ -486,8 +511,9 @@ def _resolve_class(by_class: ClassIndex, name: Any) -> Any:
     """A class by its name or its value."""
     if isinstance(name, np.generic):
         name = name.item()
-    if isinstance(by_class.feature, Label) and isinstance(name, str):
-        number = by_class.feature.id_of(name)
+    if by_class.feature.label_count is not None and isinstance(name, str):
+        names = by_class.feature.label_names or ()
+        number = names.index(name) if name in names else None
         if number is None:
             raise _balance_error(
                 by_class.by,
@@ -527,12 +553,11 @@ def _compute_repeat_factors(by_class: ClassIndex, shares: Sequence[Fraction]) ->
 
 
 def _describe_first_missing_class(by_class: ClassIndex) -> str:
-    feature = by_class.feature
-    assert isinstance(feature, Label)
     codes = by_class.class_codes
     present = {one for one, count in zip(codes.classes, codes.counts().tolist(), strict=True) if count}
-    first = next(number for number in range(feature.count) if number not in present)
-    return f"class {first}" + (f", {feature.names[first]!r:.40}" if feature.names is not None else "")
+    first = next(number for number in count_from_0() if number not in present)
+    names = by_class.feature.label_names
+    return f"class {first}" + (f", {names[first]!r:.40}" if names is not None else "")
 
 
 def _balance_error(by: str, what: str, expected: str, found: str, do: str) -> RekordError:

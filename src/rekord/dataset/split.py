@@ -61,6 +61,7 @@ from rekord.storage.router import ROUTED_STORAGE, map_concurrently
 
 if TYPE_CHECKING:
     import jax
+    import keras
     import pyarrow as pa
     import tensorflow as tf
     import torch.utils.data
@@ -391,15 +392,20 @@ class SplitMethods(ABC):
         self,
         batch_size: int,
         *,
-        x: str | Sequence[str] | None = None,
-        y: str | Sequence[str] | None = None,
+        x: str | Sequence[str] | Mapping[str, str] | None = None,
+        y: str | Sequence[str] | Mapping[str, str] | None = None,
         sample_weight: str | None = None,
         class_weight: Literal["balanced"] | ClassShares | None = None,
         mode: Literal["native", "ops"] = "native",
         state: Mapping[str, Any] | None = None,
         **options: Unpack[BatchOptions],
-    ) -> tf.data.Dataset:
-        """A tf.data.Dataset of (x, y) or (x, y, weights) for Keras `fit`; `y` defaults to the only Label."""
+    ) -> tf.data.Dataset | keras.utils.PyDataset:
+        """Batches (x, y) or (x, y, weights) for Keras `fit` on any backend; `y` defaults to the only Label.
+
+        On the TensorFlow backend this is a tf.data.Dataset, otherwise a `keras.utils.PyDataset` of arrays. `x` and
+        `y` name a column, or several: a list gives a dict by column, a dict one by the model's inputs or outputs, and
+        a tuple a tuple.
+        """
         from rekord.feeds.keras import to_keras
 
         return to_keras(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
@@ -112,6 +113,15 @@ def _make_device_put(jax: Any, sharding: Any, device: Any) -> DevicePut:
             ) from None
 
     return put
+
+
+def narrow_integers(name: str, array: Array) -> Array:
+    """The integers of a column in the bits that jax uses now, provided that no value changes."""
+    jax: Any = import_module("jax")
+    if array.dtype.kind not in "iu" or array.dtype.name not in _NARROW or jax.config.jax_enable_x64:
+        return array
+    with add_location(feature=name):
+        return _narrow_dtype(array)
 
 
 def _narrow_dtype(array: Array) -> Array:

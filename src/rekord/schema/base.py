@@ -276,6 +276,9 @@ class Feature:
     is_label: ClassVar[bool] = False
     """Whether values name classes, which can be learned from data."""
 
+    is_multi_hot: ClassVar[bool] = False
+    """Whether a value has a 1 for each class of the record, and a 0 for each other class."""
+
     family: ClassVar[str] = ""
     """Types of one family store the same kind of value and can read each other's data."""
 
@@ -342,6 +345,16 @@ class Feature:
     def has_unknown_classes(self) -> bool:
         """Whether the classes are still to be learned from data."""
         return False
+
+    @property
+    def label_count(self) -> int | None:
+        """The number of classes that a record may have one or several of; None if values are not labels."""
+        return self.class_count
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The names of these classes by id, if they have names."""
+        return self.class_names
 
     @property
     def time_zone(self) -> str | None:

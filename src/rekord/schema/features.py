@@ -315,6 +315,14 @@ class Label(Feature):
         """Whether the classes are still to be learned from data."""
         return not self.count
 
+    @property
+    def label_count(self) -> int | None:
+        return self.count
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        return self.names
+
     def declared(self) -> dict[str, Any]:
         """The fields that were given, without a count that follows from the names."""
         fields = Feature.declared(self)
@@ -438,6 +446,7 @@ class MultiLabel(Int64):
     _first: ClassVar[tuple[str, ...]] = ("names", "count")
     reads_text = False
     is_label = True
+    is_multi_hot = True
 
     def __init__(
         self,
@@ -466,6 +475,14 @@ class MultiLabel(Int64):
     def has_unknown_classes(self) -> bool:
         """Whether the classes are still to be learned from data."""
         return not self.count
+
+    @property
+    def label_count(self) -> int | None:
+        return self.count
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        return self.names
 
     def declared(self) -> dict[str, Any]:
         """The fields that were given, without what follows from the classes."""

@@ -26,7 +26,7 @@ _TARGET_NAMES = ("label", "labels", "class", "target", "y", "category")
 _MAX_LISTED_COLUMNS = 8
 _ROWS = 8192
 _SAMPLED_IMAGES = 128
-_EXPECTED_TARGET = "one class, one number or one mask per record"
+_EXPECTED_TARGET = "a class, labels, a number or a mask per record"
 
 
 def choose_target(schema: Schema, label: str | None) -> tuple[tasks.TaskKind, str]:
@@ -40,7 +40,14 @@ def choose_target(schema: Schema, label: str | None) -> tuple[tasks.TaskKind, st
     masks = list(of_type(context, Mask))
     labels = [name for name, one in context.items() if one.class_count is not None and not one.shape]
     called = [name for name, feature in context.items() if _has_target_name(name, feature)]
-    for kind, found in (("segmentation", masks), ("classification", labels), (None, called)):
+    multi = [name for name, one in context.items() if one.is_multi_hot]
+    candidates: list[tuple[tasks.TaskKind | None, list[str]]] = [
+        ("segmentation", masks),
+        ("classification", labels),
+        ("multilabel", multi),
+        (None, called),
+    ]
+    for kind, found in candidates:
         if len(found) > 1:
             raise untrainable_error(
                 "several columns could be the target",
@@ -89,6 +96,10 @@ def read_target_classes(
         _check_numbers(split, target)
         return (), None
     coded = _read_class_codes(split, target)
+    if kind == "multilabel":
+        _check_present(split, target, feature)
+        _check_labels(split, target, coded)
+        return feature.label_names or _number_classes(feature.label_count or 0), None
     if feature.class_count is not None:
         _check_class_count(target, feature.class_count, len(split))
         _check_multiple_classes(split, target, coded)
@@ -105,6 +116,9 @@ def check_target(split: Split, task: tasks.Task) -> None:
         _check_present(split, task.target, feature)
     elif task.kind == "regression":
         _check_numbers(split, task.target, constant=True)
+    elif task.kind == "multilabel":
+        _check_present(split, task.target, feature)
+        _read_class_codes(split, task.target)
     else:
         coded = _read_class_codes(split, task.target)
         known = set(task.values or ())
@@ -145,8 +159,9 @@ def untrainable_error(
 
 def _suggest_target(schema: Schema, otherwise: str, *, target: str | None = None) -> str:
     """The argument that names a possible target other than `target`, or `otherwise` if there is none."""
-    columns = (name for name in schema.context if name != target and tasks.target_kind(schema[name]) is not None)
-    name = next(columns, None)
+    columns = [name for name in schema.context if name != target and tasks.target_kind(schema[name]) is not None]
+    # A target is usually the last column, and hardly an id.
+    name = min(columns[::-1], key=tasks.is_id_like, default=None)
     return otherwise if name is None else f'label="{name}", or another column of single values'
 
 
@@ -162,12 +177,15 @@ def _target_type_error(schema: Schema, label: str) -> RekordError:
         what = f"`{label}` has one value per step, not one per record"
     else:
         what = f"no baseline model learns `{label}`"
+    is_text_list = schema[label].value_kind in ("str", "bytes") and label in schema.context
     return untrainable_error(
         what,
         column=label,
         expected=_EXPECTED_TARGET,
         found=_describe_type(schema, label),
-        do=_suggest_target(schema, "add a column with one class or number per record", target=label),
+        do=f"rekord write IN OUT --label {label}, and train on OUT, to store the texts as labels"
+        if is_text_list
+        else _suggest_target(schema, "add a column with one class or number per record", target=label),
     )
 
 
@@ -205,6 +223,18 @@ def _check_multiple_classes(split: Split, target: str, coded: ClassCodes) -> Non
             column=target,
             expected="at least two classes",
             found=f"only {preview(coded.classes[0])}",
+            do=_suggest_target(split.schema, "train on another split: split=NAME", target=target),
+        )
+
+
+def _check_labels(split: Split, target: str, coded: ClassCodes) -> None:
+    records = np.bincount(coded.pairs()[1], minlength=len(coded.classes))
+    if not ((records > 0) & (records < len(split))).any():
+        raise untrainable_error(
+            f"all {len(split):,} records have the same labels",
+            column=target,
+            expected="a class that some records have and others do not",
+            found=f"{len(coded.classes):,} classes in every record" if coded.classes else "no labels in any record",
             do=_suggest_target(split.schema, "train on another split: split=NAME", target=target),
         )
 
@@ -348,6 +378,7 @@ def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str
         classes=classes,
         values=values,
         ignore=feature.ignore if isinstance(feature, Mask) else None,
+        is_id_list=kind == "multilabel" and not feature.is_multi_hot,
         left_out=left_out,
     )
 
@@ -438,8 +469,10 @@ class _InputSelection:
     def _apply_survey(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
         """Decide by a sample of records: categories or text, record numbers, copies of the target."""
         single = [name for name, form in forms.items() if form != "image" and self._is_single(name)]
-        seen = tasks.survey_columns(self._split, [*single, self._target])
-        target = seen[self._target]
+        # A column that follows from several classes at once is not found.
+        targets = [] if self._kind == "multilabel" else [self._target]
+        seen = tasks.survey_columns(self._split, [*single, *targets])
+        target = seen.get(self._target)
         for name in single:
             why = self._find_exclusion(name, seen[name], target)
             if why is not None:
@@ -449,7 +482,7 @@ class _InputSelection:
                 forms[name] = _infer_string_form(seen[name])
         return forms
 
-    def _find_exclusion(self, name: str, seen: ColumnSample, target: ColumnSample) -> str | None:
+    def _find_exclusion(self, name: str, seen: ColumnSample, target: ColumnSample | None) -> str | None:
         if not seen.valid.any():
             return "no value in the sampled records"
         if self._named is not None:
@@ -458,7 +491,7 @@ class _InputSelection:
             return "the same in every record"
         if seen.all_different and seen.values.dtype.kind in "iu" and tasks.is_id_like(name):
             return "a record id"
-        if tasks.is_target_leak(seen, target):
+        if target is not None and tasks.is_target_leak(seen, target):
             return f"leaks `{self._target}`: one value for each of its values"
         return None
 

@@ -256,6 +256,11 @@ def to_token_lists(column: Column) -> Ragged:
     return Ragged(values[kept], offsets)
 
 
+def to_ragged(values: Array) -> Ragged:
+    """A matrix as lists of one length."""
+    return Ragged(values.reshape(-1), np.arange(len(values) + 1, dtype=np.int64) * values.shape[1])
+
+
 def validate_bounded(value: Any, most: int) -> int:
     """A number from 1 to `most`: a stored state must not take more memory than the original."""
     number = int(value)
@@ -460,6 +465,8 @@ class BatchEncoder:
             what = f"{missing:,} of {len(column):,} records of a batch have no value in `{self.task.target}`"
             raise self._target_error(what, "a value in each record", "no value")
         stored = column.values if isinstance(column, Optional) else column
+        if self.task.kind == "multilabel":
+            return self._multi_hot(stored)
         if self.task.kind == "segmentation":
             return self._pixel_ids(np.asarray(stored).astype(np.int32))
         if self.task.kind == "regression":
@@ -477,6 +484,26 @@ class BatchEncoder:
             expected = f"ids below {len(self.task.classes):,}{ignored}"
             raise self._target_error(what, expected, str(int(ids[strange][0])))
         return ids
+
+    def _multi_hot(self, stored: Any) -> Array:
+        """One number per class, 1 if the record has it: as stored, or from lists of class ids."""
+        classes = len(self.task.classes)
+        if not self.task.is_id_list:
+            values = np.asarray(stored)
+            strange = (values != 0) & (values != 1)
+        else:
+            lists = stored if isinstance(stored, Ragged) else to_ragged(np.asarray(stored))
+            ids = np.asarray(lists.values)
+            strange = (ids < 0) | (ids >= classes)
+            values = np.zeros((len(lists), classes), np.float32)
+            if not strange.any():
+                values[np.repeat(np.arange(len(lists)), lists.lengths), ids] = 1
+        if strange.any():
+            what = f"`{self.task.target}` has values that are not classes"
+            expected = f"class ids below {classes:,}" if self.task.is_id_list else "0 or 1 for each class"
+            found = (ids if self.task.is_id_list else values)[strange][0]
+            raise self._target_error(what, expected, str(int(found)))
+        return values.astype(np.float32)
 
     def _number(self, stored: Array) -> Array:
         with np.errstate(over="ignore"):

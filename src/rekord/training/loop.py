@@ -22,7 +22,7 @@ from rekord.training import result
 from rekord.training.choose import untrainable_error
 from rekord.training.inputs import BatchEncoder, TrainingStep
 from rekord.training.model import ModelTrainer
-from rekord.training.result import MAX_MATRIX_CLASSES, EpochResult, StepTotals
+from rekord.training.result import MAX_MATRIX_CLASSES, EpochResult, LabelScore, StepTotals
 
 if TYPE_CHECKING:
     from rekord.training.task import Task
@@ -116,6 +116,7 @@ class TrainingProgress:
     totals: StepTotals | None = None  # of the epoch so far
     done: tuple[EpochResult, ...] = ()
     confusion: CountMatrix | None = None  # of the last epoch
+    label_scores: tuple[LabelScore, ...] = ()  # of the last epoch
     chance: float | None = None
     compile_seconds: float = 0.0
     first_batch_seconds: float = 0.0
@@ -159,11 +160,12 @@ class TrainingLoop:
                     self._checkpoint()
                 raise
 
-    def evaluate_confusion(self, split: Split) -> None:
-        """Compute the confusion matrix on a split, if there is no validation split."""
-        if self.progress.confusion is None:
+    def evaluate_classes(self, split: Split) -> None:
+        """Compute the confusion matrix, or the scores per class, on a split, if there is no validation split."""
+        progress = self.progress
+        if progress.confusion is None and not progress.label_scores:
             with InterruptGuard() as stopping:
-                self.progress.confusion = self._validated(split, stopping)[1]
+                _, progress.confusion, progress.label_scores = self._validated(split, stopping)
 
     def _train(self, stopping: InterruptGuard) -> None:
         progress = self.progress
@@ -237,6 +239,7 @@ class TrainingLoop:
         held_out = None if self._reading.val is None else self._validated(self._reading.val, stopping)
         progress.chance = (totals if held_out is None else held_out[0]).chance
         progress.confusion = None if held_out is None else held_out[1]
+        progress.label_scores = () if held_out is None else held_out[2]
         epoch = EpochResult(
             number=progress.epoch + 1,
             loss=totals.mean_loss,
@@ -254,11 +257,17 @@ class TrainingLoop:
         progress.reader = progress.totals = None
         self._watch.epoch(epoch)
 
-    def _validated(self, split: Split, stopping: InterruptGuard) -> tuple[StepTotals, CountMatrix | None]:
+    def _validated(
+        self, split: Split, stopping: InterruptGuard
+    ) -> tuple[StepTotals, CountMatrix | None, tuple[LabelScore, ...]]:
         task = self._encoder.task
         totals = StepTotals(task)
         classes = len(task.classes)
-        matrix = np.zeros((classes, classes), np.int64) if 0 < classes <= MAX_MATRIX_CLASSES else None
+        with_labels = task.kind == "multilabel"
+        has_matrix = 0 < classes <= MAX_MATRIX_CLASSES and not with_labels
+        matrix = np.zeros((classes, classes), np.int64) if has_matrix else None
+        kept: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []  # targets and logits
+        keeps = with_labels and classes * len(split) <= result.MAX_SCORED_VALUES
         loader = self._batches(split, epoch=0, shuffle=False)
         self._watch.validating(self.progress.epoch + 1, len(loader))
         with iter(loader) as batches:
@@ -269,6 +278,12 @@ class TrainingLoop:
                 totals.rows += step.rows
                 if task.kind == "regression":
                     self._add_errors(totals, step, predicted)
+                elif with_labels:
+                    totals.loss += result.compute_binary_cross_entropy(predicted, step.y)
+                    totals.weight += step.rows
+                    totals.by_class += result.count_labels(step.y, predicted > 0)
+                    if keeps:
+                        kept.append((step.y.astype(np.bool_), predicted.astype(np.float32)))
                 else:
                     # Weighted as in training, so that the two losses can be compared.
                     weights = self._learner.weights
@@ -283,7 +298,8 @@ class TrainingLoop:
                         matrix += result.compute_confusion(step.y, classified, classes, ignore=task.ignore)
                 self._watch.validated(totals.steps)
                 stopping.check()
-        return totals, matrix
+        scores = result.compute_label_scores(totals.by_class, task.classes, kept) if with_labels else ()
+        return totals, matrix, tuple(scores)
 
     def _add_errors(self, totals: StepTotals, step: TrainingStep, predicted: npt.NDArray[Any]) -> None:
         off = np.abs(predicted.reshape(-1).astype(np.float64) - step.y)

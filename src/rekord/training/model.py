@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeAlias
@@ -234,6 +234,9 @@ class ModelTrainer:
         if task.kind == "regression":
             self._tally = keras.metrics.MeanAbsoluteError(name="error")
             loss = _make_squared_error(keras, encoder.target_std)
+        elif task.kind == "multilabel":
+            self._tally = _make_label_counter(keras, len(task.classes))
+            loss = keras.losses.BinaryCrossentropy(from_logits=True)
         else:
             self._tally = _make_class_counter(keras, len(task.classes), task.ignore)
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=task.ignore)
@@ -272,7 +275,8 @@ class ModelTrainer:
         else:
             counts = variable_to_numpy(self._tally.counts).reshape(3, -1).astype(np.int64)
             totals.by_class += counts
-            learned = int(counts[1].sum())  # for masks: the pixels that are not ignored
+            if self._encoder.task.kind != "multilabel":
+                learned = int(counts[1].sum())  # for masks: the pixels that are not ignored
         totals.loss += loss * learned
         totals.weight += learned
         return loss
@@ -313,24 +317,43 @@ def _make_class_counter(keras: Any, classes: int, ignore: int | None) -> Any:
     """Counts per class for one step: correct predictions, occurrences, and predictions."""
     ops = keras.ops
 
+    def count(y_true: Any, y_pred: Any) -> list[Any]:
+        true = ops.reshape(ops.cast(y_true, "int32"), (-1,))
+        predicted = ops.reshape(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), (-1,))
+        learned = ops.ones_like(true, dtype="float32")
+        if ignore is not None:
+            learned = ops.cast(true != ignore, "float32")
+            true = ops.where(true == ignore, 0, true)
+        right = learned * ops.cast(true == predicted, "float32")
+        return [
+            ops.segment_sum(values, ids, num_segments=classes)
+            for values, ids in ((right, true), (learned, true), (learned, predicted))
+        ]
+
+    return _make_tally(keras, classes, count)
+
+
+def _make_label_counter(keras: Any, classes: int) -> Any:
+    """The same counts for targets with several classes per record; a class is predicted if its logit is above 0."""
+    ops = keras.ops
+
+    def count(y_true: Any, y_pred: Any) -> list[Any]:
+        true, predicted = ops.cast(y_true, "float32"), ops.cast(y_pred > 0, "float32")
+        return [ops.sum(part, axis=0) for part in (true * predicted, true, predicted)]
+
+    return _make_tally(keras, classes, count)
+
+
+def _make_tally(keras: Any, classes: int, count: Callable[[Any, Any], list[Any]]) -> Any:
+    ops = keras.ops
+
     class Tally(keras.metrics.Metric):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(name="tally")
             self.counts = self.add_weight(name="counts", shape=(3 * classes,), initializer="zeros")
 
         def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-            true = ops.reshape(ops.cast(y_true, "int32"), (-1,))
-            predicted = ops.reshape(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), (-1,))
-            learned = ops.ones_like(true, dtype="float32")
-            if ignore is not None:
-                learned = ops.cast(true != ignore, "float32")
-                true = ops.where(true == ignore, 0, true)
-            right = learned * ops.cast(true == predicted, "float32")
-            counts = [
-                ops.segment_sum(values, ids, num_segments=classes)
-                for values, ids in ((right, true), (learned, true), (learned, predicted))
-            ]
-            self.counts.assign_add(ops.concatenate(counts))
+            self.counts.assign_add(ops.concatenate(count(y_true, y_pred)))
 
         def result(self) -> Any:
             return ops.sum(self.counts)

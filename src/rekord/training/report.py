@@ -46,6 +46,8 @@ def describe_task(task: Task) -> str:
 
 def describe_chance(task: Task) -> str:
     """The constant prediction that the chance score belongs to."""
+    if task.kind == "multilabel":
+        return "always every class"
     return "always the mean" if task.kind == "regression" else "always the most frequent class"
 
 
@@ -220,6 +222,8 @@ def _iter_sections(trained: TrainingResult) -> Iterator[str]:
     yield _render_epochs(trained)
     if trained.confusion is not None and trained.task.classes:
         yield _render_classes(trained)
+    if trained.label_scores:
+        yield _render_labels(trained)
     yield _render_time(trained)
     yield _render_inputs(trained)
     yield _render_usage(trained)
@@ -319,6 +323,32 @@ def _render_classes(trained: TrainingResult) -> str:
     )
 
 
+def _render_labels(trained: TrainingResult) -> str:
+    """The scores of each class, if records may have several."""
+    where = escape_html(trained.val_split or trained.train_split)
+    listed, hint = list(trained.label_scores), ""
+    if len(listed) > MAX_LISTED_CLASSES:
+        listed = sorted([one for one in listed if one.records], key=lambda one: one.f1 or 0.0)[:MAX_LISTED_CLASSES]
+        hint = f" The {len(listed):,} of {len(trained.label_scores):,} classes with the lowest F1."
+    rows = ""
+    for one in listed:
+        figures = (one.f1, one.average_precision, one.recall, one.precision)
+        cells = "".join(f'<td class="n">{_format_decimal(figure)}</td>' for figure in figures)
+        rows += (
+            f'<tr><th scope="row">{escape_html(_shorten_class_name(one.name))}</th>'
+            f'{render_bar_cell(one.f1 or 0.0, 1)}{cells}<td class="n wide">{one.records:,}</td></tr>'
+        )
+    heads = "".join(
+        f'<th scope="col" class="n">{name}</th>' for name in ("F1", "average precision", "recall", "precision")
+    )
+    return (
+        f'<h2>Classes</h2><p class="hint">On {where}, after the last epoch. A record may have several classes; one '
+        f'is predicted if its probability is above 0.5.{hint}</p><div class="panel"><table><thead><tr>'
+        f'<th scope="col">class</th><td></td>{heads}<th scope="col" class="n wide">records</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
 def _render_time(trained: TrainingResult) -> str:
     waited = sum(epoch.waited_seconds for epoch in trained.epochs)
     computed = sum(epoch.seconds for epoch in trained.epochs) - waited
@@ -371,7 +401,7 @@ def _render_usage(trained: TrainingResult) -> str:
 def make_usage_snippet(trained: TrainingResult) -> str:
     """Code that loads the model and predicts the records of a split."""
     task, inputs = trained.task, [each.column for each in trained.task.inputs]
-    suffix = "[:, 0]" if task.kind == "regression" else ".argmax(-1)"
+    suffix = {"regression": "[:, 0]", "multilabel": " > 0"}.get(task.kind, ".argmax(-1)")
     folder = trained.out
     return "\n".join(
         [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -76,6 +76,80 @@ def compute_cross_entropy(
     return float(losses.sum()), len(true)
 
 
+def compute_f1_scores(correct: CountMatrix, true: CountMatrix, predicted: CountMatrix) -> list[float | None]:
+    """The F1 score of each class; None for a class that neither occurs nor is predicted."""
+    sums = (true + predicted).tolist()
+    return [2 * c / total if total else None for c, total in zip(correct.tolist(), sums, strict=True)]
+
+
+def compute_mean_f1(correct: CountMatrix, true: CountMatrix, predicted: CountMatrix) -> float:
+    """The mean over the classes that occur or are predicted."""
+    found = [f1 for f1 in compute_f1_scores(correct, true, predicted) if f1 is not None]
+    return sum(found) / len(found) if found else 0.0
+
+
+def count_labels(true: Array, predicted: Array) -> CountMatrix:
+    """The number of correct predictions, occurrences and predictions of each class, from multi-hot vectors."""
+    true, predicted = true.astype(bool), predicted.astype(bool)
+    return np.stack([(true & predicted).sum(0), true.sum(0), predicted.sum(0)]).astype(np.int64)
+
+
+def compute_binary_cross_entropy(logits: Array, true: Array) -> float:
+    """The sum over records of the mean loss over their classes."""
+    logits = logits.astype(np.float64)
+    losses = np.maximum(logits, 0) - logits * true + np.log1p(np.exp(-np.abs(logits)))
+    return float(losses.mean(-1).sum())
+
+
+def compute_average_precision(true: Array, scores: Array) -> float | None:
+    """The mean precision over the recalls that scores as thresholds give; None for a class that does not occur."""
+    occurrences = int(true.sum())
+    if not occurrences:
+        return None
+    order = np.argsort(-scores, kind="stable")
+    found = np.cumsum(true[order].astype(np.int64))
+    # Records with equal scores are found together.
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    gained = np.diff(found[ends], prepend=0)
+    return float((gained / occurrences * found[ends] / (ends + 1)).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class LabelScore:
+    """The scores of one class of a target with several classes per record, at the threshold 0.5."""
+
+    name: str
+    records: int  # that have the class
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    average_precision: float | None  # over all thresholds; None for a split that is too large
+
+
+MAX_SCORED_VALUES = 1 << 24
+"""Predictions that are kept in memory for the average precision: 64 MiB."""
+
+
+def compute_label_scores(
+    counts: CountMatrix, names: Sequence[str], kept: list[tuple[Array, Array]]
+) -> list[LabelScore]:
+    """The scores of each class, from counts and from all targets and logits, if they were kept."""
+    correct, true, predicted = counts
+    both = [np.concatenate(parts) for parts in zip(*kept, strict=True)] if kept else []
+    f1 = compute_f1_scores(correct, true, predicted)
+    return [
+        LabelScore(
+            name=name,
+            records=int(true[i]),
+            precision=int(correct[i]) / int(predicted[i]) if predicted[i] else None,
+            recall=int(correct[i]) / int(true[i]) if true[i] else None,
+            f1=f1[i],
+            average_precision=compute_average_precision(both[0][:, i], both[1][:, i]) if both else None,
+        )
+        for i, name in enumerate(names)
+    ]
+
+
 MAX_MATRIX_CLASSES = 1000
 """For more classes no matrix is kept, which would have millions of cells, only counts per class."""
 
@@ -117,14 +191,18 @@ class StepTotals:
             return self.error / self.rows if self.rows else 0.0
         if self.task.kind == "segmentation":
             return compute_mean_iou_of_counts(correct, true, predicted)
+        if self.task.kind == "multilabel":
+            return compute_mean_f1(correct, true, predicted)
         return int(correct.sum()) / max(int(true.sum()), 1)
 
     @property
     def chance(self) -> float:
-        """The score of always predicting the most frequent class, or the mean."""
+        """The score of always predicting the most frequent class, all classes that occur, or the mean."""
         if self.task.kind == "regression":
             return self.blind_error / self.rows if self.rows else 0.0
         true = self.by_class[1]
+        if self.task.kind == "multilabel":
+            return compute_mean_f1(true, true, np.where(true > 0, self.rows, 0))
         share = int(true.max(initial=0)) / max(int(true.sum()), 1)
         # Of the classes that occur, one has this share and all others have 0.
         return share / max(int((true > 0).sum()), 1) if self.task.kind == "segmentation" else share
@@ -203,10 +281,11 @@ class TrainingResult:
     val_records: int
     epochs: tuple[EpochResult, ...]
     confusion: CountMatrix | None  # true × predicted, on the validation split or, without it, the training split
-    chance: float | None  # the score there of always predicting the most frequent class, or the mean
+    chance: float | None  # the score there of a constant prediction
     compile_seconds: float  # of the steps that compile the model, and are not timed
     first_batch_seconds: float
     advice: tuple[str, ...]  # what to change if the input is the bottleneck; empty if it is not
+    label_scores: tuple[LabelScore, ...] = ()  # there, per class, if records may have several
 
     @property
     def last(self) -> EpochResult:
@@ -248,6 +327,7 @@ class TrainingResult:
             "waited_share": None if self.waited_share is None else round(self.waited_share, 4),
             "records_per_second": round(self.records_per_second, 1),
             "confusion": None if self.confusion is None else self.confusion.tolist(),
+            **({"labels": [asdict(one) for one in self.label_scores]} if self.label_scores else {}),
             "compile_seconds": round(self.compile_seconds, 3),
             "first_batch_seconds": round(self.first_batch_seconds, 3),
             "advice": list(self.advice),

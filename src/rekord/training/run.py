@@ -29,8 +29,8 @@ from rekord.training.inputs import MAX_SIDE, MIN_SIDE, BatchEncoder
 from rekord.training.loop import TrainingData, TrainingListener, TrainingLoop, TrainingProgress
 from rekord.training.model import ModelTrainer, load_keras
 from rekord.training.report import render_training_page
-from rekord.training.result import EpochResult, StepTotals, TrainingResult
-from rekord.training.statistics import compute_class_weights, fit_encoder, reject_regression
+from rekord.training.result import EpochResult, LabelScore, StepTotals, TrainingResult
+from rekord.training.statistics import check_class_options, compute_class_weights, fit_encoder
 from rekord.training.task import Task
 from rekord.verbs.options import VerbOptions
 
@@ -117,7 +117,8 @@ def train(
     """Train a small model on a dataset, to check that it trains and to get a baseline for the real model.
 
     The schema decides the model: image and label → a small CNN, image and mask → a small encoder–decoder, numbers and
-    label → an MLP, text or tokens and label → embedding and pooling. `label` names the target and `columns` the
+    label → an MLP, text or tokens and label → embedding and pooling; several labels per record → one sigmoid per
+    class. `label` names the target and `columns` the
     inputs if the schema is ambiguous. It runs on Keras 3 with TensorFlow, torch or JAX as `backend`.
 
     `out` is a folder for the model, its metrics, an HTML report and a checkpoint that includes the reader's position:
@@ -142,8 +143,7 @@ def run_training(
     check_run_folder(folder, dataset=path, resume=requested.resume, fresh=requested.fresh)
     splits = _select_splits(dataset, requested.split, requested.validation, requested.limit)
     task = choose_task(splits.train, label=requested.label, columns=requested.columns)
-    if requested.balance or requested.class_weights:
-        reject_regression(task)
+    check_class_options(task, balance=requested.balance, class_weights=requested.class_weights)
     if splits.val is not None:
         check_target(splits.val, task)
     watch.on_task(task)
@@ -214,7 +214,7 @@ class _TrainingRun:
         )
         loop.run(requested.epochs)
         if splits.val is None:
-            loop.evaluate_confusion(splits.train)
+            loop.evaluate_classes(splits.train)
         return self._finished(learner, encoder, progress)
 
     def _plan(self) -> dict[str, Any]:
@@ -275,6 +275,7 @@ class _TrainingRun:
             val_records=0 if splits.val is None else len(splits.val),
             epochs=progress.done,
             confusion=progress.confusion,
+            label_scores=progress.label_scores,
             chance=progress.chance,
             compile_seconds=progress.compile_seconds,
             first_batch_seconds=progress.first_batch_seconds,
@@ -345,6 +346,7 @@ def _progress_to_dict(progress: TrainingProgress, encoder: BatchEncoder) -> dict
         "totals": None if progress.totals is None else progress.totals.to_dict(),
         "done": [asdict(epoch) for epoch in progress.done],
         "confusion": None if progress.confusion is None else progress.confusion.tolist(),
+        "label_scores": [asdict(one) for one in progress.label_scores],
         "chance": progress.chance,
         "compile_seconds": progress.compile_seconds,
         "first_batch_seconds": progress.first_batch_seconds,
@@ -364,6 +366,7 @@ def _progress_from_dict(state: dict[str, Any], task: Task) -> TrainingProgress:
         totals=None if totals is None else StepTotals.from_dict(totals, task),
         done=done,
         confusion=None if confusion is None else np.array(confusion, np.int64).reshape(classes, classes),
+        label_scores=msgspec.convert(state.get("label_scores", []), tuple[LabelScore, ...]),
         chance=msgspec.convert(state["chance"], float | None),
         compile_seconds=float(state["compile_seconds"]),
         first_batch_seconds=float(state["first_batch_seconds"]),

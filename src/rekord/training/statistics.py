@@ -29,9 +29,17 @@ _MAX_WEIGHT = 10.0
 """Otherwise a class with a few pixels would outweigh all others together."""
 
 
-def reject_regression(task: Task) -> None:
-    """Raise if the target is a number, which has no classes to balance."""
-    if task.kind == "regression":
+def check_class_options(task: Task, *, balance: bool, class_weights: bool) -> None:
+    """Raise if the target has no classes to balance, or several per record, which have no weight in common."""
+    if class_weights and task.kind == "multilabel":
+        raise error(
+            "U605",
+            "`class_weights` needs one class per record",
+            expected="a target with one class per record",
+            found=f"`{task.target}`, several labels per record",
+            do="balance=True, to repeat the records with rare labels",
+        )
+    if task.kind == "regression" and (balance or class_weights):
         raise error(
             "U605",
             "`class_weights` and `balance` need a target with classes",

@@ -23,6 +23,7 @@ from rekord.schema import (
     Int64,
     Label,
     Mask,
+    MultiLabel,
     Schema,
     Sparse,
     Tensor,
@@ -30,11 +31,12 @@ from rekord.schema import (
     of_type,
 )
 
-TaskKind: TypeAlias = Literal["classification", "segmentation", "regression"]
+TaskKind: TypeAlias = Literal["classification", "multilabel", "segmentation", "regression"]
 InputForm: TypeAlias = Literal["image", "numbers", "category", "text", "tokens"]
 
 METRICS: Mapping[TaskKind, str] = {
     "classification": "accuracy",
+    "multilabel": "mean F1",
     "segmentation": "mIoU",
     "regression": "mean absolute error",
 }
@@ -58,6 +60,7 @@ class Task:
     classes: tuple[str, ...] = ()  # names by id; empty for a number
     values: tuple[Any, ...] | None = None  # the value of each class in the column, if that is not its id
     ignore: int | None = None  # the id in a mask that is ignored
+    is_id_list: bool = False  # several classes per record are stored as a list of ids, not multi-hot
     left_out: Mapping[str, str] = field(default_factory=dict)  # column: why
 
     @property
@@ -280,6 +283,12 @@ def target_kind(feature: Feature) -> TaskKind | None:
 
 
 target_kind.register(Mask, lambda feature: "segmentation")
+target_kind.register(MultiLabel, lambda feature: "multilabel")
+
+
+@target_kind.register(Label)
+def _(feature: Label) -> TaskKind | None:
+    return "classification" if feature.shape == () else "multilabel"
 
 
 @target_kind.register(Tensor)

@@ -418,3 +418,27 @@ def test_a_view_of_a_list_column_is_balanced_by_its_own_records(tmp_path: Path) 
 
 
 # What is written about it.
+
+
+@pytest.mark.parametrize("index", [(), ("tags",)], ids=["read", "indexed"])
+def test_classes_of_multi_hot_labels_are_counted_and_balanced_not_zeros_and_ones(tmp_path: Path, index: Any) -> None:
+    tags = [["cat"]] * 6 + [["cat", "owl"]] * 2 + [[]] * 2
+    rows = [{"tags": one, "n": i} for i, one in enumerate(tags)]
+    columns = {"tags": rk.MultiLabel(NAMES)}
+    data = rk.write(rows, tmp_path / "data", columns=columns, index=index, progress=False, workers=1)
+    split = data["train"]
+    assert split.class_weights("tags") == {0: 10 / (2 * 8), 2: 10 / (2 * 2)}
+    assert split.class_weights("tags", names=True) == {"cat": 10 / (2 * 8), "owl": 10 / (2 * 2)}
+    assert split[:8].class_weights("tags", names=True) == {"cat": 10 / (2 * 8), "owl": 10 / (2 * 2)}
+    failure = refused("U667", lambda: split.balanced("tags"))
+    assert (failure.what, failure.found) == (
+        "`tags` cannot be balanced: 1 of 3 classes have no records",
+        "no records of class 1, 'dog'",
+    )
+    failure = refused("U667", lambda: split.balanced("tags", target={"cow": 1.0}))
+    assert failure.what == "`tags` cannot be balanced: `target` has unknown class 'cow'"
+    balanced = split.balanced("tags", target="present")
+    drawn = Counter(n for epoch in range(16) for n in column(balanced.batches(10, epoch=epoch), "n"))
+    # A record of the rare class has a factor of 4 in a sum of 6 + 2 · 4 + 2.
+    expected = {n: 16 * 10 * (4 if n in (6, 7) else 1) / 16 for n in range(10)}
+    assert all(abs(drawn[n] - times) <= 2 for n, times in expected.items()), drawn

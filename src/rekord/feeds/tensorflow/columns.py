@@ -405,14 +405,15 @@ def _merge_forms(name: str, first: TensorForm, second: TensorForm) -> TensorForm
 
 def _form_mismatch_error(name: str, first: TensorForm, second: TensorForm) -> RekordError:
     what = f"function for `map` returns `{name}` in different forms"
-    return _map_error(what, _describe_form(first), _describe_form(second), feature=name)
+    return _map_error(what, describe_form(first), describe_form(second), feature=name)
 
 
-def _describe_form(form: TensorForm) -> str:
+def describe_form(form: TensorForm) -> str:
+    """A form in a few words."""
     if isinstance(form, MaskedForm):
-        return _describe_form(form.values) + ", some missing"
+        return describe_form(form.values) + ", some missing"
     if isinstance(form, RaggedForm):
-        return "ragged rows of " + _describe_form(form.values)
+        return "ragged rows of " + describe_form(form.values)
     if isinstance(form, DenseForm):
         sizes = ["?" if size is None else str(size) for size in form.shape]
         return f"{'strings' if form.dtype is None else form.dtype} ({', '.join(['rows', *sizes])})"

@@ -35,16 +35,23 @@ _MAX_PREFETCH = 1024
 """More prefetched batches would only take memory."""
 
 
-def build_native_dataset(tf: Any, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool) -> Any:
-    """The dataset of a request, resumed from a state.
+def build_native_dataset(
+    tf: Any,
+    request: BatchRequest,
+    state: Mapping[str, Any] | None,
+    *,
+    one_length: bool,
+    forms: Mapping[str, TensorForm] | None = None,
+) -> Any:
+    """The dataset of a request, resumed from a state; `forms` if they are known already.
 
     It has a cardinality if the length is known without reading. With `one_length` it always has one, and all
     iterations have that length: Keras remembers the first, and would truncate later epochs to it. So a state in the
     middle of an epoch is then valid only for the rest of that epoch.
     """
     epochs = EpochTracker(request, state, one_length=one_length)
-    is_mapped = isinstance(request.finish, Postprocessor) and request.finish.map is not None
-    forms = infer_mapped_forms(request) if is_mapped else plan_forms(request)
+    is_mapped = has_map(request)
+    forms = determine_forms(request) if forms is None else forms
     boundary = BatchPacking.of(forms)
     # A short last batch or a function may change the number of rows.
     rows = None if is_mapped or request.remainder == "keep" else request.batch_size
@@ -93,23 +100,23 @@ class EpochTracker:
         if state is not None:
             loaded = LoaderState.from_dict(state)
             request, epoch, consumed = request.resume(loaded), loaded.epoch, loaded.consumed
-        self._request = request
+        self.request = request
         self._one_length = one_length
         self._lock = Lock()
         # Keras rejects an epoch without batches: a state at the end of an epoch becomes the start of the next.
         ended = consumed > 0 and not len(request.steps(consumed))
-        self._begin = (epoch + 1, 0) if ended else (epoch, consumed)
-        self._epoch, self._consumed = self._begin
+        self.begin = (epoch + 1, 0) if ended else (epoch, consumed)  # the first epoch, and the position in it
+        self._epoch, self._consumed = self.begin
 
     @property
     def resumed(self) -> bool:
         """Whether the first epoch is shorter than those that follow."""
-        return self._begin[1] > 0
+        return self.begin[1] > 0
 
     @property
     def first_steps(self) -> int:
         """The number of batches in the first iteration."""
-        return len(self._request.steps(self._begin[1]))
+        return len(self.request.steps(self.begin[1]))
 
     def run(self, packed: Callable[[dict[str, Column], int], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         """One iteration: the packed arrays of each batch, with the number of epochs begun, when that changes.
@@ -119,20 +126,23 @@ class EpochTracker:
         with self._lock:
             epoch, consumed = self._epoch, self._consumed
         try:
-            if self._one_length and self.resumed and epoch != self._begin[0]:
-                raise self._ended(epoch)
+            if self._one_length:
+                self.check_epoch(epoch)
             # Not closed when TensorFlow drops this generator: that is a finalizer, which must not wait.
-            reading = read_batches(self._request, epoch, consumed)
+            reading = read_batches(self.request, epoch, consumed)
             for number, (batch, last) in enumerate(_flag_last_batch(reading)):
                 yield packed(batch, epoch + 1 if last or number == 1 else 0)
         except RekordError as failure:
             # TensorFlow keeps only the text of Python exceptions, and reports all but ValueErrors as unknown.
             raise ValueError(failure.message) from None
 
-    def _ended(self, epoch: int) -> RekordError:
-        return error(
+    def check_epoch(self, epoch: int) -> None:
+        """Raise if this is an epoch after a first one that was only the rest of an epoch."""
+        if not self.resumed or epoch == self.begin[0]:
+            return
+        raise error(
             "U609",
-            f"resumed epoch {self._begin[0]} is over",
+            f"resumed epoch {self.begin[0]} is over",
             expected="one iteration over a dataset that starts in the middle of an epoch",
             found="a second iteration",
             do=f"create another dataset for the following epochs: to_keras(…, epoch={epoch})",
@@ -151,16 +161,16 @@ class EpochTracker:
         that you used: TensorFlow prefetches.
         """
         left = integer("batches", batches, least=0)
-        epoch, consumed = self._begin
-        steps = self._request.steps(consumed)
+        epoch, consumed = self.begin
+        steps = self.request.steps(consumed)
         while left >= len(steps) > 0:
             left -= len(steps)
             epoch, consumed = epoch + 1, 0
-            steps = self._request.steps(0)
+            steps = self.request.steps(0)
             if left >= len(steps) > 0:
                 epoch, left = epoch + left // len(steps), left % len(steps)
         consumed = steps.consumed_after(left - 1) if left and len(steps) else consumed
-        return self._request.state(epoch, consumed).to_dict()
+        return self.request.state(epoch, consumed).to_dict()
 
 
 def _flag_last_batch(reading: BatchReader[Batch]) -> Iterator[tuple[Batch, bool]]:
@@ -182,6 +192,16 @@ def _flag_last_batch(reading: BatchReader[Batch]) -> Iterator[tuple[Batch, bool]
     reading.close()
     if failure is not None:
         raise failure
+
+
+def has_map(request: BatchRequest) -> bool:
+    """Whether a function makes the columns of a request."""
+    return isinstance(request.finish, Postprocessor) and request.finish.map is not None
+
+
+def determine_forms(request: BatchRequest) -> dict[str, TensorForm]:
+    """The forms of all columns: by the schema, or by a trial of the function that makes them."""
+    return infer_mapped_forms(request) if has_map(request) else plan_forms(request)
 
 
 def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
