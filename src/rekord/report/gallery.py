@@ -5,11 +5,15 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rekord.report.charts import escape_html, format_percent
 
 Thumbnail = tuple[bytes, str]
 """The bytes of a small image, and their format: jpeg or png."""
+
+CaptionLine = Sequence[tuple[str, Literal["plain", "strong", "wrong"]]]
+"""Pieces of text with their emphasis. They are escaped here: most of them come from the data."""
 
 _MAX_NAME_CHARACTERS = 80
 
@@ -32,7 +36,7 @@ class Tile:
 
     images: Sequence[Thumbnail | None]
     labels: Sequence[str]  # of each image, for screen readers
-    caption: Sequence[str] = ()  # HTML, a line each
+    caption: Sequence[CaptionLine] = ()
     boxes: Sequence[TileBox] = ()
     fits: bool = False  # frames have the shape of the images, not that of a square
     is_tiny: bool = False  # an image of a few pixels is enlarged without blurring it
@@ -64,8 +68,13 @@ def render_swatches(items: Iterable[tuple[str, str, int]], total: int) -> str:
 
 def _render_tile(tile: Tile) -> str:
     shots = "".join(_render_shot(image, label, tile) for image, label in zip(tile.images, tile.labels, strict=True))
-    lines = f"<p>{'<br />'.join(tile.caption)}</p>" if tile.caption else ""
+    lines = f"<p>{'<br />'.join(map(_render_line, tile.caption))}</p>" if tile.caption else ""
     return f'<li><div class="shots">{shots}</div>{lines}</li>'
+
+
+def _render_line(line: CaptionLine) -> str:
+    marks = {"plain": "{}", "strong": "<b>{}</b>", "wrong": '<span class="wrong">{}</span>'}
+    return "".join(marks[emphasis].format(escape_html(text)) for text, emphasis in line)
 
 
 def _render_shot(image: Thumbnail | None, label: str, tile: Tile) -> str:

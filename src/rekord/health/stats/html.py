@@ -27,7 +27,7 @@ from rekord.report.charts import (
     render_sparkline,
 )
 from rekord.report.formatting import format_number, format_range, format_share, format_size
-from rekord.report.gallery import Tile, TileBox, render_gallery, render_swatches
+from rekord.report.gallery import CaptionLine, Tile, TileBox, render_gallery, render_swatches
 from rekord.report.notebook import render_table
 from rekord.report.style import render_page
 
@@ -272,8 +272,7 @@ class _SampleTiles:
         """Large images with masks or boxes, from all over the dataset."""
         chosen = sorted(samples, key=lambda sample: sample.priority)[:_MAX_LARGE_TILES]
         self._budget.side = _LARGE_SIDE
-        captions = [escape_html(f"{sample.split} · record {sample.record:,}") for sample in chosen]
-        tiles = [self._tile(sample, [line], fits=True) for sample, line in zip(chosen, captions, strict=True)]
+        tiles = [self._tile(one, [(f"{one.split} · record {one.record:,}", "plain")], fits=True) for one in chosen]
         return f"<h2>Samples</h2>{render_gallery(tiles, side=220)}{self._render_legend()}"
 
     def render_classes(self, stats: Stats, samples: Sequence[RecordSample]) -> str:
@@ -284,8 +283,10 @@ class _SampleTiles:
         most = max(map(len, groups.values()))
         if len(groups) == 1 or most < 3:
             is_labelled = len(groups) > 1
-            shown = [(f"<b>{escape_html(name)}</b>",) if is_labelled else () for name in groups for _ in groups[name]]
-            tiles = [self._tile(sample, lines) for sample, lines in zip(samples, shown, strict=True)]
+            tiles = [
+                self._tile(sample, [(self._keys.name_class(sample.label), "strong")] if is_labelled else [])
+                for sample in samples
+            ]
             return f"<h2>Samples</h2>{render_gallery(tiles)}"
         known = [feature.classes for feature in stats.features.values() if feature.classes is not None]
         counts = next((classes for classes in known if groups.keys() <= classes.keys()), {})
@@ -296,7 +297,7 @@ class _SampleTiles:
             strips.append(f"<section><h3>{escape_html(name)}{times}</h3>{render_gallery(tiles)}</section>")
         return f'<h2>Samples</h2><div class="strips">{"".join(strips)}</div>'
 
-    def _tile(self, sample: RecordSample, caption: Sequence[str], *, fits: bool = False) -> Tile:
+    def _tile(self, sample: RecordSample, caption: CaptionLine, *, fits: bool = False) -> Tile:
         data = sample.images.get(self._image_key)
         ids, ignore, mask_key = None, None, None
         for mask_key in self._keys.masks:
@@ -319,7 +320,7 @@ class _SampleTiles:
         return Tile(
             [made],
             [f"{self._image_key}{label} in {_describe_place(sample)}{about}"],
-            caption,
+            [caption] if caption else [],
             [TileBox(x0, y0, x1, y1, name, _name_colour(name)) for x0, y0, x1, y1, name in boxes[:50]],
             fits=fits,
             is_tiny=size < _TINY_SIDE,
