@@ -36,7 +36,7 @@ from rekord.transforms.image_binding import ImageTransform
 
 Array: TypeAlias = "npt.NDArray[Any]"
 NewItem: TypeAlias = "str | os.PathLike[str] | bytes | npt.NDArray[Any] | Mapping[str, Any]"
-"""An image file, encoded bytes, pixels, a text, or a row."""
+"""An image file, encoded bytes, pixels, a string, or a row."""
 
 _MAX_STATE_BYTES = 64 << 20
 _MAX_IMAGE_BYTES = 256 << 20
@@ -191,7 +191,7 @@ class TrainedModel:
         """Predict one item, or a list of them.
 
         For a model with an image, an item is the path of an image file (local or remote), its bytes, or an array of
-        pixels; for a model with one text, it is the text. Any model takes rows: dicts with the input columns, whose
+        pixels; for a model with one column of strings, it is the string. Any model takes rows: dicts with the input columns, whose
         other columns are ignored. `transformed=True` is for rows read from a dataset, to which the dataset's
         transforms have been applied already.
         """
@@ -233,7 +233,7 @@ class TrainedModel:
         if isinstance(item, Mapping):
             return self.preparation.encode(item, transformed=transformed)
         task = self.encoder.task
-        if len(task.inputs) == 1 and task.forms == {"text"} and isinstance(item, str):
+        if len(task.inputs) == 1 and task.forms <= {"text", "category"} and isinstance(item, str):
             return self.preparation.encode({self.inputs[0]: item}, transformed=transformed)
         image = next((each.column for each in task.inputs if each.form == "image"), None)
         if image is None or len(task.inputs) > 1 or not isinstance(item, (str, bytes, os.PathLike, np.ndarray)):
