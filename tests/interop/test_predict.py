@@ -1,4 +1,4 @@
-"""A trained model predicts new files and rows as it predicted the records, and the code of its report runs as pasted."""
+"""A trained model predicts new files and rows as it did the records, and the code of its report runs as pasted."""
 
 from __future__ import annotations
 

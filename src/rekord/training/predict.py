@@ -191,9 +191,9 @@ class TrainedModel:
         """Predict one item, or a list of them.
 
         For a model with an image, an item is the path of an image file (local or remote), its bytes, or an array of
-        pixels; for a model with one column of strings, it is the string. Any model takes rows: dicts with the input columns, whose
-        other columns are ignored. `transformed=True` is for rows read from a dataset, to which the dataset's
-        transforms have been applied already.
+        pixels; for a model with one column of strings, it is the string. Any model takes rows: dicts with the input
+        columns; other columns of the dataset are ignored. `transformed=True` is for rows read from a dataset, to
+        which the dataset's transforms have been applied already.
         """
         flag("transformed", transformed)
         if isinstance(items, (str, bytes, os.PathLike, np.ndarray, Mapping)):
