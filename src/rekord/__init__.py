@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Timestamp,
     )
     from rekord.schema.compat import compat
+    from rekord.training.predict import Prediction, TrainedModel, load_model
     from rekord.training.run import train
     from rekord.verbs.adopt import adopt
     from rekord.verbs.balance.balance import balance
@@ -91,6 +92,7 @@ __all__ = [
     "MultiLabel",
     "Optional",
     "Payload",
+    "Prediction",
     "Ragged",
     "RekordError",
     "Report",
@@ -104,6 +106,7 @@ __all__ = [
     "Tensor",
     "Text",
     "Timestamp",
+    "TrainedModel",
     "UsageError",
     "WireError",
     "Writer",
@@ -122,6 +125,7 @@ __all__ = [
     "folds",
     "infer",
     "layouts",
+    "load_model",
     "mix",
     "open",
     "query",
@@ -159,6 +163,7 @@ _MODULES = {
     "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask MultiLabel Payload Schema Sparse Tensor Text "
     "Timestamp",
     "rekord.schema.compat": "compat",
+    "rekord.training.predict": "Prediction TrainedModel load_model",
     "rekord.training.run": "train",
     "rekord.verbs.adopt": "adopt",
     "rekord.verbs.balance.balance": "balance",

@@ -106,3 +106,21 @@ def test_class_weights_are_refused_for_several_labels(data: Path, tmp_path: Path
     assert (caught.value.code, caught.value.what) == ("U605", "`class_weights` needs one class per record")
     assert str(caught.value.do).startswith("balance=True")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_loaded_model_predicts_the_names_of_all_likely_classes(run: TrainingResult) -> None:
+    model = rk.load_model(run.out)
+    both, none = model.predict([{"point": [4, 4, -4, 0, 0, 0]}, {"point": [-4, -4, -4, 0, 0, 0]}])
+    assert (both.value, none.value, both.probability) == (("east", "north"), (), None)
+    assert both.probabilities is not None
+    assert both.probabilities["east"] > 0.5 > both.probabilities["up"]
+
+
+def test_the_report_shows_records_with_a_wrong_class_first_by_how_wrong(run: TrainingResult) -> None:
+    assert run.mistakes
+    shares = [one.probability for one in run.mistakes]
+    assert shares == sorted(shares, reverse=True)
+    assert all(one.true != one.predicted for one in run.mistakes)
+    report = (Path(run.out) / "report.html").read_text()
+    assert f"<td>{run.mistakes[0].true}</td>" in report
+    assert "prediction.probabilities" in report

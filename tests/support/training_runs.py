@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from base64 import b64decode
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from rekord.training.result import EpochResult, TrainingResult
 from rekord.training.task import InputColumn, Task
 
 HOSTILE = "\"><script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\x00\u202e&amp;"
+PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+"""A PNG of one pixel."""
+
 MATRIX = np.array([[8, 2, 0], [1, 9, 0], [0, 5, 15]])
 
 

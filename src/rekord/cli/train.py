@@ -103,7 +103,7 @@ def train(
     metrics and an HTML report. Needs Keras 3 and TensorFlow, torch or JAX.
     """
     from rekord.cli.train_progress import TrainingDisplay
-    from rekord.training.report import get_dataset_name
+    from rekord.report.style import get_base_name
     from rekord.training.run import TrainOptions, run_training
 
     began = time.perf_counter()
@@ -137,7 +137,7 @@ def train(
     )
     resume_command = escape_controls(format_resume_command(path, out, requested, as_json=as_json))
     show = TrainingDisplay(
-        escape_controls(get_dataset_name(path)),
+        escape_controls(get_base_name(path)),
         batch_size=batch_size,
         as_json=as_json,
         load=lambda: _load_frameworks(backend),

@@ -14,7 +14,9 @@ from rekord.codec.images.thumbnail import (
     make_mask_thumbnail,
     make_thumbnail,
     pixels_to_thumbnail,
+    read_mask_ids,
 )
+from rekord.report.gallery import Thumbnail
 from rekord.report.notebook import Cell, image_cell, note_cell, render_table
 from rekord.schema import Feature, Mask, of_type
 from rekord.schema.summary import shorten_name, summarize_feature
@@ -61,21 +63,21 @@ def _render_cell(
         else:
             over = next((one for one, mask in masks.items() if mask.of in (None, name) and one in batch), None)
             on_top = None if over is None else batch[over][row]
-            made = make_thumbnail(
-                value, budget, mask=on_top if isinstance(on_top, bytes) else None, declared=masks.get(over or "")
-            )
+            declared = masks.get(over or "")
+            ids = read_mask_ids(on_top, declared, budget) if isinstance(on_top, bytes) else None
+            made = make_thumbnail(value, budget, ids=ids, ignore=None if declared is None else declared.ignore)
         return _image_or_note(made, name, f"{len(value):,} bytes, not shown")
     if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 3:
         made = pixels_to_thumbnail(value, budget)
         return _image_or_note(made, name, f"uint8 {value.shape}")
-    return _describe_value(value, feature)
+    return describe_cell(value, feature)
 
 
-def _image_or_note(made: tuple[bytes, str] | None, name: str, otherwise: str) -> Cell:
-    return note_cell(otherwise) if made is None else image_cell(*made, label=name)
+def _image_or_note(made: Thumbnail | None, name: str, otherwise: str) -> Cell:
+    return note_cell(otherwise) if made is None else image_cell(made, name)
 
 
-def _describe_value(value: Any, feature: Feature | None) -> str:
+def describe_cell(value: Any, feature: Feature | None) -> str:
     """A value in one short line; a class with its name."""
     if isinstance(value, (bytes, str)):
         shown = repr(value[: _MAX_CHARACTERS + 1])
@@ -87,7 +89,7 @@ def _describe_value(value: Any, feature: Feature | None) -> str:
         few = ", ".join(str(one) for one in value.reshape(-1)[:_MAX_VALUES].tolist())
         return f"[{few}{', …' if value.size > _MAX_VALUES else ''}] {value.dtype} {value.shape}"
     if isinstance(value, (list, tuple)):
-        few = ", ".join(_describe_value(one, None) for one in value[:_MAX_VALUES])
+        few = ", ".join(describe_cell(one, None) for one in value[:_MAX_VALUES])
         return f"[{few}{', …' if len(value) > _MAX_VALUES else ''}]"
     if isinstance(value, (Ragged, Optional)):
         return repr(value)

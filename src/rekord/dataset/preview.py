@@ -55,7 +55,7 @@ def peek_rows(split: Split, count: int = PREVIEW_ROWS) -> tuple[ColumnBatch | No
     if not payloads:
         return None, features
     schema = infer(payloads) if known is None else known
-    return _decode(payloads, schema), schema.features
+    return decode_payloads(payloads, schema), schema.features
 
 
 def _peek_payloads(split: Split, count: int) -> list[bytes]:
@@ -74,7 +74,8 @@ def _peek_payloads(split: Split, count: int) -> list[bytes]:
     return []
 
 
-def _decode(payloads: list[bytes], schema: Schema) -> ColumnBatch:
+def decode_payloads(payloads: list[bytes], schema: Schema) -> ColumnBatch:
+    """Records as columns, up to the first one that does not match the schema."""
     plan = compile_plan(schema, None)
     batch = new_batch(plan, _core.Pool(0))
     rows = 0

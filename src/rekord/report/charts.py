@@ -179,6 +179,71 @@ def render_time_bar(parts: Sequence[tuple[str, str, float]]) -> str:
     return f'<div class="time" role="img" aria-label="{label}">{pieces}</div><p class="keys">{keys}</p>'
 
 
+MAX_SCATTER_POINTS = 200
+_SCATTER_WIDTH, _SCATTER_HEIGHT = 480, 300
+_MAX_RADIUS, _MIN_RADIUS = 16.0, 3.0
+
+
+def render_scatter(title: str, points: Sequence[tuple[int, int, int]], *, axes: tuple[str, str]) -> str:
+    """Circles at (x, y), whose area is the count; both axes start at 0, and the dashed line is x = y.
+
+    Beyond 200, neighbouring points are drawn as one, at their mean.
+    """
+    drawn = _merge_points(points)
+    right, top = (_round_up(max(point[axis] for point in drawn)) for axis in (0, 1))
+    room = _SCATTER_WIDTH - _LEFT - _RIGHT, _SCATTER_HEIGHT - _TOP - _BOTTOM
+    most = max(times for _, _, times in drawn)
+    total = sum(times for _, _, times in drawn)
+    circles = []
+    # Small circles last, so that no large one hides them.
+    for x, y, times in sorted(drawn, key=lambda point: -point[2]):
+        radius = max(_MAX_RADIUS * math.sqrt(times / most), _MIN_RADIUS)
+        words = f"{x:,.0f} × {y:,.0f}: {times:,} ({format_share(times, total)})"
+        circles.append(
+            f'<circle cx="{_LEFT + room[0] * x / right:.1f}" cy="{_TOP + room[1] * (1 - y / top):.1f}" '
+            f'r="{radius:.1f}"><title>{escape_html(words)}</title></circle>'
+        )
+    even = min(right, top)
+    grid = [
+        f'<line class="even" x1="{_LEFT}" y1="{_TOP + room[1]}" x2="{_LEFT + room[0] * even / right:.1f}" '
+        f'y2="{_TOP + room[1] * (1 - even / top):.1f}" />'
+    ]
+    for step in range(_GRID_LINES + 1):
+        share = step / _GRID_LINES
+        y, x = _TOP + room[1] * (1 - share), _LEFT + room[0] * share
+        anchor = "end" if step == _GRID_LINES else "middle"
+        grid.append(
+            f'<line class="axis" x1="{_LEFT}" x2="{_SCATTER_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" />'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{format_number(top * share)}</text>'
+            f'<text x="{x:.1f}" y="{_SCATTER_HEIGHT - 6}" text-anchor="{anchor}">'
+            f"{format_number(right * share)}</text>"
+        )
+    first, last = min(drawn), max(drawn)
+    label = f"{title}: {axes[0]} from {first[0]:,.0f} to {last[0]:,.0f}, " + (
+        f"{axes[1]} from {min(point[1] for point in drawn):,.0f} to {max(point[1] for point in drawn):,.0f}"
+    )
+    return (
+        f'<svg class="scatter" viewBox="0 0 {_SCATTER_WIDTH} {_SCATTER_HEIGHT}" role="img" '
+        f'aria-label="{escape_html(label)}"><title>{escape_html(label)}</title>{"".join(grid)}{"".join(circles)}</svg>'
+    )
+
+
+def _merge_points(points: Sequence[tuple[int, int, int]]) -> list[tuple[float, float, int]]:
+    if len(points) <= MAX_SCATTER_POINTS:
+        return [*points]
+    cells = 16, 12
+    most = max(x for x, _, _ in points), max(y for _, y, _ in points)
+    merged: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for x, y, times in points:
+        merged.setdefault((x * cells[0] // (most[0] + 1), y * cells[1] // (most[1] + 1)), []).append((x, y, times))
+    out: list[tuple[float, float, int]] = []
+    for group in merged.values():
+        total = sum(times for _, _, times in group)
+        means = [sum(point[axis] * point[2] for point in group) / total for axis in (0, 1)]
+        out.append((means[0], means[1], total))
+    return out
+
+
 def _render_axes(epochs: int, most: float) -> str:
     parts = []
     for i in range(_GRID_LINES + 1):

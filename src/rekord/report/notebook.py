@@ -5,12 +5,12 @@ A fragment brings its own style, scoped to the class `rekord`, in the colours of
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
 from rekord.report.charts import escape_html
+from rekord.report.gallery import Thumbnail, render_image
 
 Shown = TypeVar("Shown")
 
@@ -87,11 +87,9 @@ class Cell(str):
     __slots__ = ()
 
 
-def image_cell(data: bytes, kind: str, label: str, *, height: int | None = None) -> Cell:
+def image_cell(image: Thumbnail, label: str) -> Cell:
     """An image in a table cell; `label` describes it to a screen reader."""
-    size = "" if height is None else f' height="{height}"'
-    content = b64encode(data).decode()
-    return Cell(f'<img src="data:image/{kind};base64,{content}" alt="{escape_html(shorten(label))}"{size}>')
+    return Cell(render_image(image, label))
 
 
 def note_cell(text: str) -> Cell:

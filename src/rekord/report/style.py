@@ -1,6 +1,11 @@
-"""The style sheet of HTML reports: light and dark, for screens of any width and for paper."""
+"""The frame and the style sheet of all HTML reports: light and dark, for screens of any width and for paper."""
 
 from __future__ import annotations
+
+import os
+
+from rekord.report.charts import escape_html
+from rekord.version import VERSION
 
 STYLE = """
 :root {
@@ -95,21 +100,8 @@ svg text { fill: var(--soft); font-size: 11px; }
 .spark { width: 96px; }
 .value { overflow-wrap: anywhere; max-width: 26ch; }
 footer { color: var(--soft); font-size: 13px; margin-top: 72px; }
-@media (max-width: 640px) {
-  main, header.top { padding-left: 16px; padding-right: 16px; }
-  header.top { padding-top: 36px; }
-  h2 { margin-top: 52px; }
-  .feature { padding: 18px 16px; }
-  .wide { display: none; }
-}
-@media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
-@media print { body { background: #fff; } .feature, .panel { break-inside: avoid; } h2 { margin-top: 36px; } }
-"""
-
-
-TRAINING_STYLE = """
-.lead { font-size: 17px; margin: 10px 0 0; overflow-wrap: anywhere; }
-h3 { margin: 36px 0 12px; }
+header.top .lead { font-size: 17px; margin: 10px 0 0; overflow-wrap: anywhere; }
+main > h3 { margin: 36px 0 12px; }
 .curves { width: 100%; }
 .curves polyline { fill: none; stroke-width: 2; stroke-linejoin: round; vector-effect: non-scaling-stroke; }
 polyline.train, line.train { stroke: var(--soft); stroke-dasharray: 5 4; }
@@ -141,4 +133,79 @@ pre {
   background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 16px 20px; margin: 0 0 16px;
   overflow-x: auto; font: 13px/1.55 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
 }
+.gallery {
+  display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, var(--tile, 132px)), 1fr));
+  gap: 14px; margin: 0; padding: 0; list-style: none; align-items: start;
+}
+.gallery li { min-width: 0; font-size: 13px; line-height: 1.4; overflow-wrap: anywhere; }
+.gallery p { margin: 6px 0 0; color: var(--soft); }
+.gallery p b { color: var(--ink); font-weight: 600; }
+.gallery .wrong { color: var(--warn); }
+.shots { display: grid; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); gap: 4px; }
+.shot {
+  position: relative; aspect-ratio: 1; display: flex; align-items: center; justify-content: center;
+  background: var(--faint); border-radius: 8px; overflow: hidden;
+}
+.shot img { display: block; width: 100%; height: 100%; object-fit: contain; }
+.shot img.tiny { image-rendering: pixelated; }
+.shot.fit { aspect-ratio: auto; }
+.shot.fit img { height: auto; }
+.shot span.gone { padding: 8px; font-size: 12px; text-align: center; color: var(--soft); }
+.shot i { position: absolute; border: 2px solid; border-radius: 3px; pointer-events: none; }
+.shot i b {
+  position: absolute; left: -2px; top: -2px; max-width: calc(100% + 4px); padding: 0 4px; overflow: hidden;
+  font: 600 11px/15px system-ui, sans-serif; white-space: nowrap; text-overflow: ellipsis; color: #101113;
+  border-radius: 3px 0 3px 0;
+}
+.strips { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 28px 32px; }
+.strips h3 { font-size: 14px; margin: 0 0 8px; }
+.strips h3 span { color: var(--soft); font-weight: 400; }
+.strips .gallery { --tile: 76px; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 8px; }
+.swatches { display: flex; flex-wrap: wrap; gap: 6px 20px; margin: 18px 0 0; padding: 0; list-style: none; }
+.swatches li { display: inline-flex; align-items: center; gap: 7px; font-size: 13px; overflow-wrap: anywhere; }
+.swatches i { width: 12px; height: 12px; border-radius: 3px; flex: none; border: 1px solid var(--line); }
+.swatches span { color: var(--soft); }
+details { margin-top: 10px; font-size: 13px; }
+summary { cursor: pointer; color: var(--accent); }
+summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 3px; }
+.remarks { margin: 0; padding: 0; list-style: none; font-size: 14px; }
+.remarks li { padding: 7px 0; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+.remarks li:last-child { border-bottom: 0; }
+.remarks .pill { margin-right: 6px; }
+.rows { overflow-x: auto; }
+.rows td, .rows th { vertical-align: top; max-width: 30ch; overflow-wrap: anywhere; padding-right: 18px; }
+.scatter circle { fill: var(--accent); fill-opacity: 0.55; stroke: var(--accent); }
+.scatter line.even { stroke: var(--soft); stroke-dasharray: 3 4; opacity: 0.5; }
+@media (max-width: 640px) {
+  main, header.top { padding-left: 16px; padding-right: 16px; }
+  header.top { padding-top: 36px; }
+  h2 { margin-top: 52px; }
+  .feature { padding: 18px 16px; }
+  .wide { display: none; }
+}
+@media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
+@media print { body { background: #fff; } .feature, .panel { break-inside: avoid; } h2 { margin-top: 36px; } }
 """
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def render_page(eyebrow: str, path: str, body: str, *, lead: str = "") -> str:
+    """A whole page about the dataset at `path`. It loads nothing and runs nothing; `body` is HTML."""
+    title = get_base_name(path)
+    about = f'<p class="lead">{escape_html(lead)}</p>' if lead else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8" />'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(_POLICY)}" />'
+        '<meta name="viewport" content="width=device-width, initial-scale=1" />'
+        f"<title>{escape_html(title)}: {escape_html(eyebrow.lower())}</title><style>{STYLE}</style></head><body>"
+        f'<header class="top"><p class="eyebrow">{escape_html(eyebrow)}</p><h1>{escape_html(title)}</h1>{about}'
+        f"</header><main>{body}<footer>rekord {escape_html(VERSION)} · {escape_html(path)}</footer></main></body>"
+        "</html>\n"
+    )
+
+
+def get_base_name(path: str) -> str:
+    """The last part of a path: the display name of a dataset."""
+    return os.path.basename(os.path.normpath(path)) or path

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
+from rekord.dataset.postprocess import build_image_decoder
 from rekord.errors import RekordError, error, preview
+from rekord.schema import Schema
 from rekord.training.choose import untrainable_error
 from rekord.training.task import MAX_CHANNELS, InputForm, Task, decode_string, find_valid_rows
 from rekord.transforms.vocabularies import WordList, WordSplitter
@@ -427,7 +429,19 @@ class BatchEncoder:
 
     def __call__(self, batch: dict[str, Column]) -> TrainingStep:
         y = self._target(batch[self.task.target])
-        return TrainingStep({name: part(batch) for name, part in self.parts.items()}, y, len(y))
+        return TrainingStep(self.encode_inputs(batch), y, len(y))
+
+    def encode_inputs(self, batch: Batch) -> dict[str, Array]:
+        """The inputs of the model, without the target."""
+        return {name: part(batch) for name, part in self.parts.items()}
+
+    def decode_images(self, batch: dict[str, Column], schema: Schema) -> dict[str, Column]:
+        """A batch of stored values as `reading` requests it: images and masks decoded and resized."""
+        reading = self.reading()
+        if not reading["decode"]:
+            return batch
+        columns = tuple([name for name in reading["columns"] if name in batch])
+        return build_image_decoder(schema, columns, reading["resize"])(batch)
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, as JSON values; with the classes, so that nothing else is needed to use the model."""
@@ -439,7 +453,8 @@ class BatchEncoder:
             "mean": self.target_mean,
             "std": self.target_std,
         }
-        return {"inputs": inputs, "target": target}
+        forms = {each.column: each.form for each in self.task.inputs}
+        return {"inputs": inputs, "forms": forms, "target": target}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any], task: Task) -> BatchEncoder:

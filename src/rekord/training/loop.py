@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -120,6 +120,27 @@ class TrainingProgress:
     chance: float | None = None
     compile_seconds: float = 0.0
     first_batch_seconds: float = 0.0
+    worst: tuple[int, ...] = ()  # the records with the worst predictions after the last epoch, worst first
+
+
+MAX_WORST_RECORDS = 24
+
+
+@dataclass
+class _Validation:
+    """The result of predicting a split."""
+
+    totals: StepTotals
+    matrix: CountMatrix | None
+    label_scores: tuple[LabelScore, ...] = ()
+    worst: list[tuple[float, int]] = field(default_factory=list)  # (negative error, record), worst first
+
+    def add_errors(self, errors: npt.NDArray[np.float64]) -> None:
+        """Rank the records of the next batch among the worst ones."""
+        first = self.totals.rows
+        rows = np.argsort(-errors, kind="stable")[:MAX_WORST_RECORDS]
+        found = [(-float(errors[row]), first + int(row)) for row in rows if errors[row] > 0]
+        self.worst = sorted([*self.worst, *found])[:MAX_WORST_RECORDS]
 
 
 class TrainingLoop:
@@ -165,7 +186,12 @@ class TrainingLoop:
         progress = self.progress
         if progress.confusion is None and not progress.label_scores:
             with InterruptGuard() as stopping:
-                _, progress.confusion, progress.label_scores = self._validated(split, stopping)
+                self._keep_details(self._validated(split, stopping))
+
+    def _keep_details(self, validation: _Validation) -> None:
+        self.progress.confusion = validation.matrix
+        self.progress.label_scores = validation.label_scores
+        self.progress.worst = tuple(record for _, record in validation.worst)
 
     def _train(self, stopping: InterruptGuard) -> None:
         progress = self.progress
@@ -237,15 +263,16 @@ class TrainingLoop:
         assert totals is not None
         self._check_learned(totals)
         held_out = None if self._reading.val is None else self._validated(self._reading.val, stopping)
-        progress.chance = (totals if held_out is None else held_out[0]).chance
-        progress.confusion = None if held_out is None else held_out[1]
-        progress.label_scores = () if held_out is None else held_out[2]
+        progress.chance = (totals if held_out is None else held_out.totals).chance
+        progress.confusion, progress.label_scores, progress.worst = None, (), ()
+        if held_out is not None:
+            self._keep_details(held_out)
         epoch = EpochResult(
             number=progress.epoch + 1,
             loss=totals.mean_loss,
             score=totals.score,
-            val_loss=None if held_out is None else held_out[0].mean_loss,
-            val_score=None if held_out is None else held_out[0].score,
+            val_loss=None if held_out is None else held_out.totals.mean_loss,
+            val_score=None if held_out is None else held_out.totals.score,
             steps=totals.steps,
             records=totals.rows,
             timed_records=totals.timed_rows,
@@ -257,15 +284,14 @@ class TrainingLoop:
         progress.reader = progress.totals = None
         self._watch.epoch(epoch)
 
-    def _validated(
-        self, split: Split, stopping: InterruptGuard
-    ) -> tuple[StepTotals, CountMatrix | None, tuple[LabelScore, ...]]:
+    def _validated(self, split: Split, stopping: InterruptGuard) -> _Validation:
         task = self._encoder.task
         totals = StepTotals(task)
         classes = len(task.classes)
         with_labels = task.kind == "multilabel"
         has_matrix = 0 < classes <= MAX_MATRIX_CLASSES and not with_labels
         matrix = np.zeros((classes, classes), np.int64) if has_matrix else None
+        validation = _Validation(totals, matrix)
         kept: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []  # targets and logits
         keeps = with_labels and classes * len(split) <= result.MAX_SCORED_VALUES
         loader = self._batches(split, epoch=0, shuffle=False)
@@ -274,6 +300,7 @@ class TrainingLoop:
             for batch in batches:
                 step: TrainingStep = batch["step"]  # type: ignore[assignment]
                 predicted = self._learner.predict(step)
+                validation.add_errors(result.measure_errors(task, predicted, step.y))
                 totals.steps += 1
                 totals.rows += step.rows
                 if task.kind == "regression":
@@ -298,8 +325,9 @@ class TrainingLoop:
                         matrix += result.compute_confusion(step.y, classified, classes, ignore=task.ignore)
                 self._watch.validated(totals.steps)
                 stopping.check()
-        scores = result.compute_label_scores(totals.by_class, task.classes, kept) if with_labels else ()
-        return totals, matrix, tuple(scores)
+        if with_labels:
+            validation.label_scores = tuple(result.compute_label_scores(totals.by_class, task.classes, kept))
+        return validation
 
     def _add_errors(self, totals: StepTotals, step: TrainingStep, predicted: npt.NDArray[Any]) -> None:
         off = np.abs(predicted.reshape(-1).astype(np.float64) - step.y)

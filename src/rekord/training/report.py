@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from rekord.codec.images.thumbnail import class_colour
 from rekord.report.charts import (
     ChartCurve,
     escape_html,
@@ -18,21 +18,17 @@ from rekord.report.charts import (
     render_legend,
     render_time_bar,
 )
-from rekord.report.formatting import format_count
-from rekord.report.style import STYLE
-from rekord.report.style import TRAINING_STYLE as MORE_STYLE
+from rekord.report.formatting import format_count, format_number
+from rekord.report.gallery import CaptionLine, Tile, render_gallery, render_swatches
+from rekord.report.notebook import render_table
+from rekord.report.style import render_page
 from rekord.training.advice import describe_bottleneck, format_percent, is_bottleneck
+from rekord.training.mistakes import ShownMistake
 from rekord.training.model import describe_model
 from rekord.training.result import EpochResult, TrainingResult, compute_class_ious
 from rekord.training.task import Task
-from rekord.version import VERSION
 
 _MAX_SHOWN_INPUTS = 4
-
-
-def get_dataset_name(path: str) -> str:
-    """The display name of the dataset."""
-    return os.path.basename(os.path.normpath(path)) or path
 
 
 def describe_task(task: Task) -> str:
@@ -189,25 +185,20 @@ def _format_short_count(times: int) -> str:
     return f"{times:,}"
 
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _MAX_EPOCHS = 200
 _MAX_LEFT_OUT = 100
+_MAX_SHOWN_ROWS = 12
 
 
-def render_training_page(trained: TrainingResult) -> str:
-    """The complete page. It loads nothing, runs nothing, and escapes all text from the data."""
-    title = get_dataset_name(trained.dataset)
-    body = "".join(_iter_sections(trained))
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8" />'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(_POLICY)}" />'
-        '<meta name="viewport" content="width=device-width, initial-scale=1" />'
-        f"<title>{escape_html(title)}: training</title><style>{STYLE}{MORE_STYLE}</style></head><body>"
-        f'<header class="top"><p class="eyebrow">Training run</p><h1>{escape_html(title)}</h1>'
-        f'<p class="lead">{escape_html(_summarize(trained))}</p></header>'
-        f"<main>{body}<footer>rekord {escape_html(VERSION)} · {escape_html(trained.dataset)}</footer></main>"
-        "</body></html>\n"
-    )
+def render_training_page(
+    trained: TrainingResult, shown: Sequence[ShownMistake] = (), example: Mapping[str, Any] | None = None
+) -> str:
+    """The complete page. It loads nothing, runs nothing, and escapes all text from the data.
+
+    `shown` are the mistakes with their images or values, and `example` is a row for the code that uses the model.
+    """
+    body = "".join(_iter_sections(trained, shown, example))
+    return render_page("Training run", trained.dataset, body, lead=_summarize(trained))
 
 
 def _summarize(trained: TrainingResult) -> str:
@@ -215,18 +206,99 @@ def _summarize(trained: TrainingResult) -> str:
     return f"{describe_task(trained.task)} · {model} · keras on {trained.backend}"
 
 
-def _iter_sections(trained: TrainingResult) -> Iterator[str]:
+def _iter_sections(
+    trained: TrainingResult, shown: Sequence[ShownMistake], example: Mapping[str, Any] | None
+) -> Iterator[str]:
     yield _render_cards(trained)
     yield _render_advice(trained)
     yield _render_curves(trained)
     yield _render_epochs(trained)
+    yield _render_mistakes(trained, shown)
     if trained.confusion is not None and trained.task.classes:
         yield _render_classes(trained)
     if trained.label_scores:
         yield _render_labels(trained)
+    yield _render_usage(trained, example)
     yield _render_time(trained)
     yield _render_inputs(trained)
-    yield _render_usage(trained)
+
+
+def _render_mistakes(trained: TrainingResult, shown: Sequence[ShownMistake]) -> str:
+    task, where = trained.task, escape_html(trained.val_split or trained.train_split)
+    if not shown:
+        is_right = trained.confusion is not None and int(trained.confusion.sum()) == int(np.trace(trained.confusion))
+        return _render_section(f"All predictions on {where} are right.", "") if is_right else ""
+    if task.kind == "segmentation":
+        tiles = [
+            Tile(
+                one.images,
+                [f"{part} of record {one.mistake.record}" for part in ("image", "true mask", "predicted mask")],
+                [[(f"IoU {one.mistake.iou or 0.0:.3f}", "strong"), (f" · record {one.mistake.record:,}", "plain")]],
+                fits=True,
+            )
+            for one in shown[:_MAX_SHOWN_ROWS]
+        ]
+        hint = f"The {len(tiles):,} masks of {where} with the lowest mIoU: image, truth and prediction."
+        return _render_section(hint, render_gallery(tiles, side=440) + _render_mask_legend(trained))
+    if all(one.images for one in shown):
+        body = render_gallery([_make_tile(one) for one in shown])
+    else:
+        shown = shown[:_MAX_SHOWN_ROWS]
+        body = _render_mistake_rows(shown)
+    if task.kind == "regression":
+        return _render_section(f"The {len(shown):,} records of {where} with the largest errors.", body)
+    wrong = "" if trained.confusion is None else _count_wrong(trained.confusion, where)
+    return _render_section(f"{wrong}Shown are the {len(shown):,} most confident ones.", body)
+
+
+def _render_section(hint: str, body: str) -> str:
+    return f'<h2>Mistakes</h2><p class="hint">{hint}</p>{body}'
+
+
+def _count_wrong(matrix: CountMatrix, where: str) -> str:
+    total, right = int(matrix.sum()), int(np.trace(matrix))
+    return f"{total - right:,} of {total:,} predictions on {where} are wrong. "
+
+
+def _make_tile(one: ShownMistake) -> Tile:
+    mistake = one.mistake
+    true, predicted = (_format_answer(value) for value in (mistake.true, mistake.predicted))
+    sure = "" if mistake.probability is None else f" {format_percent(mistake.probability)}"
+    lines: list[CaptionLine] = [
+        [(predicted, "wrong"), (sure, "plain")],
+        [("true: ", "plain"), (true, "strong")],
+        [(f"record {mistake.record:,}", "plain")],
+    ]
+    return Tile(one.images, [f"record {mistake.record}: {true} predicted as {predicted}"], lines)
+
+
+def _render_mistake_rows(shown: Sequence[ShownMistake]) -> str:
+    names = list(shown[0].cells or {})
+    has_classes = shown[0].mistake.probability is not None
+    head = ["record", *names, "true", "predicted", "probability" if has_classes else "error"]
+    rows = []
+    for one in shown:
+        mistake = one.mistake
+        if mistake.probability is not None:
+            last = format_percent(mistake.probability)
+        else:
+            last = format_number(abs(float(mistake.predicted or 0) - float(mistake.true or 0)))
+        answers = [_format_answer(mistake.true), _format_answer(mistake.predicted), last]
+        rows.append([f"{mistake.record:,}", *[(one.cells or {})[name] for name in names], *answers])
+    return f'<div class="panel rows">{render_table(head, rows, right=[0, len(head) - 1])}</div>'
+
+
+def _format_answer(value: str | float | None) -> str:
+    return _shorten_class_name(value) if isinstance(value, str) else format_number(value)
+
+
+def _render_mask_legend(trained: TrainingResult) -> str:
+    if trained.confusion is None:
+        return ""
+    pixels = trained.confusion.sum(1).tolist()
+    listed = [(i, times) for i, times in enumerate(pixels) if times][:MAX_MATRIX_CLASSES]
+    names = [f"class {name}" if name.isdecimal() else name for name in trained.task.classes]
+    return render_swatches([(class_colour(i), names[i], times) for i, times in listed], sum(pixels))
 
 
 def _render_cards(trained: TrainingResult) -> str:
@@ -384,46 +456,40 @@ def _render_inputs(trained: TrainingResult) -> str:
     )
 
 
-def _render_usage(trained: TrainingResult) -> str:
+def _render_usage(trained: TrainingResult, example: Mapping[str, Any] | None) -> str:
     again = (
         f"rekord train {shlex.quote(trained.dataset)} {shlex.quote(trained.out)} --epochs {len(trained.epochs)} "
         f"--batch-size {trained.batch_size} --backend {trained.backend} --fresh"
     )
     return (
-        '<h2>Use the model</h2><p class="hint">Load the model, and the encoder that turns records into its inputs. '
-        f"It was trained on {escape_html(trained.backend)}, and runs on every Keras backend (KERAS_BACKEND).</p>"
-        f"<pre>{escape_lines(make_usage_snippet(trained))}</pre>"
+        '<h2>Use the model</h2><p class="hint">On something new, prepared as the records were for training. It '
+        f"was trained on {escape_html(trained.backend)}, and runs on every Keras backend (KERAS_BACKEND).</p>"
+        f"<pre>{escape_lines(make_usage_snippet(trained, example))}</pre>"
         '<p class="hint">Train again from the start, with the same other options.</p>'
         f"<pre>{escape_html(again)}</pre>"
     )
 
 
-def make_usage_snippet(trained: TrainingResult) -> str:
-    """Code that loads the model and predicts the records of a split."""
-    task, inputs = trained.task, [each.column for each in trained.task.inputs]
-    suffix = {"regression": "[:, 0]", "multilabel": " > 0"}.get(task.kind, ".argmax(-1)")
-    folder = trained.out
-    return "\n".join(
-        [
-            "import json",
-            "",
-            "import keras",
-            "import rekord as rk",
-            "from rekord.training.choose import choose_task",
-            "from rekord.training.inputs import BatchEncoder",
-            "",
-            f"dataset = rk.open({trained.dataset!r})",
-            f"task = choose_task(dataset[{trained.train_split!r}], label={task.target!r}, columns={inputs!r})",
-            f"with open({os.path.join(folder, 'inputs.json')!r}) as file:",
-            "    encoder = BatchEncoder.from_dict(json.load(file), task)",
-            f"model = keras.models.load_model({os.path.join(folder, 'model.keras')!r})",
-            "",
-            f"split = dataset[{trained.val_split or trained.train_split!r}]",
-            f"for batch in split.batches({trained.batch_size}, **encoder.reading()):",
-            "    step = encoder(batch)",
-            f"    predicted = model.predict_on_batch(step.x){suffix}  # compare with step.y",
-        ]
-    )
+def make_usage_snippet(trained: TrainingResult, example: Mapping[str, Any] | None = None) -> str:
+    """Code that loads the model and predicts something new."""
+    task = trained.task
+    lines = ["import rekord as rk", "", f"model = rk.load_model({trained.out!r})"]
+    if task.forms == {"image"}:
+        lines.append('prediction = model.predict("new.jpg")  # or bytes, an array of pixels, a list of files')
+    elif example is not None:
+        lines.append(f"prediction = model.predict({dict(example)!r})  # or a list of rows")
+    else:
+        lines.append(f"row = rk.open({trained.dataset!r})[{trained.val_split or trained.train_split!r}][0]")
+        lines.append("prediction = model.predict(row, transformed=True)  # transformed, as all rows of the dataset")
+    if task.kind == "segmentation":
+        lines.append("print(prediction.value.shape, prediction.value.max())  # the class id of each pixel")
+    elif task.kind == "regression":
+        lines.append("print(prediction.value)")
+    elif task.kind == "multilabel":
+        lines.append("print(prediction.value, prediction.probabilities)")
+    else:
+        lines.append("print(prediction.value, prediction.probability)")
+    return "\n".join(lines)
 
 
 def escape_lines(text: str) -> str:

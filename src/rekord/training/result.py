@@ -150,6 +150,42 @@ def compute_label_scores(
     ]
 
 
+def compute_probabilities(logits: Array) -> Array:
+    """The probability of each class, over the last axis."""
+    scaled = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+    return np.asarray(scaled / scaled.sum(-1, keepdims=True))
+
+
+def compute_label_probabilities(logits: Array) -> Array:
+    """The probability of each class, if a record may have several."""
+    return np.asarray(0.5 * (1 + np.tanh(logits.astype(np.float64) / 2)))
+
+
+def measure_errors(task: Task, predicted: Array, true: Array) -> npt.NDArray[np.float64]:
+    """How wrong the prediction of each record is; 0 if it is right.
+
+    For classes, how much more probable the model considers its prediction than the truth; for masks, 1 - mIoU over
+    the classes in the record; for numbers, the absolute error. With several classes per record, the probability that
+    the model assigns to its worst answer, if that is wrong.
+    """
+    if task.kind == "regression":
+        return np.abs(predicted.reshape(-1).astype(np.float64) - true)
+    if task.kind == "segmentation":
+        return np.array([1 - compute_record_iou(task, one, y) for one, y in zip(predicted, true, strict=True)])
+    if task.kind == "multilabel":
+        worst = np.abs(compute_label_probabilities(predicted) - true).max(-1)
+        return np.where(worst > 0.5, worst, 0.0)
+    shares = compute_probabilities(predicted)
+    return np.asarray(shares.max(-1) - shares[np.arange(len(true)), true])
+
+
+def compute_record_iou(task: Task, predicted: Array, true: Array) -> float:
+    """The mIoU of one mask over the classes in it: a stray pixel of another class must not outweigh all others."""
+    correct, occurring, counted = count_by_class(true, predicted.argmax(-1), len(task.classes), ignore=task.ignore)
+    there = occurring > 0
+    return compute_mean_iou_of_counts(correct[there], occurring[there], counted[there]) if there.any() else 1.0
+
+
 MAX_MATRIX_CLASSES = 1000
 """For more classes no matrix is kept, which would have millions of cells, only counts per class."""
 
@@ -266,6 +302,26 @@ def compute_waited_share(epochs: Sequence[EpochResult]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Mistake:
+    """A wrong prediction: the record's number in its split, and what was expected and predicted.
+
+    `probability` is that of the predicted class, or of the worst of several answers; `iou` is the mIoU of a mask,
+    which has neither `true` nor `predicted`.
+    """
+
+    record: int
+    true: str | float | None
+    predicted: str | float | None
+    probability: float | None = None
+    iou: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mistake as JSON values, without those that its task does not have."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingResult:
     """A finished run: `model`, `report` and `metrics` are the paths of files in `out`."""
 
@@ -286,6 +342,7 @@ class TrainingResult:
     first_batch_seconds: float
     advice: tuple[str, ...]  # what to change if the input is the bottleneck; empty if it is not
     label_scores: tuple[LabelScore, ...] = ()  # there, per class, if records may have several
+    mistakes: tuple[Mistake, ...] = ()  # the worst ones on the split of `confusion`, worst first
 
     @property
     def last(self) -> EpochResult:
@@ -331,4 +388,5 @@ class TrainingResult:
             "compile_seconds": round(self.compile_seconds, 3),
             "first_batch_seconds": round(self.first_batch_seconds, 3),
             "advice": list(self.advice),
+            "mistakes": [one.to_dict() for one in self.mistakes],
         }

@@ -26,8 +26,10 @@ from rekord.training.advice import advise, collect_input_facts
 from rekord.training.checkpoint import RunFolder, check_run_folder, get_default_run_folder, prepare_run_folder
 from rekord.training.choose import check_target, choose_task
 from rekord.training.inputs import MAX_SIDE, MIN_SIDE, BatchEncoder
-from rekord.training.loop import TrainingData, TrainingListener, TrainingLoop, TrainingProgress
+from rekord.training.loop import MAX_WORST_RECORDS, TrainingData, TrainingListener, TrainingLoop, TrainingProgress
+from rekord.training.mistakes import collect_mistakes, read_example
 from rekord.training.model import ModelTrainer, load_keras
+from rekord.training.predict import InputPreparation
 from rekord.training.report import render_training_page
 from rekord.training.result import EpochResult, LabelScore, StepTotals, TrainingResult
 from rekord.training.statistics import check_class_options, compute_class_weights, fit_encoder
@@ -152,7 +154,7 @@ def run_training(
     LOCAL.make_folder(transaction.parent)
     with transaction.lock():
         place = prepare_run_folder(folder, dataset=path, resume=requested.resume, fresh=requested.fresh)
-        return _TrainingRun(path, place, requested, splits, task, keras, watch).run()
+        return _TrainingRun(path, dataset, place, requested, splits, task, keras, watch).run()
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,7 @@ class _TrainSplits:
 @dataclass(frozen=True)
 class _TrainingRun:
     path: str
+    dataset: Dataset
     place: RunFolder
     requested: TrainOptions
     splits: _TrainSplits
@@ -261,6 +264,7 @@ class _TrainingRun:
 
     def _finished(self, learner: ModelTrainer, encoder: BatchEncoder, progress: TrainingProgress) -> TrainingResult:
         requested, splits, place = self.requested, self.splits, self.place
+        shown = collect_mistakes(splits.val or splits.train, encoder, learner, progress.worst)
         known = collect_input_facts(splits.train, encoder.task, encoder.image_size)
         trained = TrainingResult(
             dataset=self.path,
@@ -286,11 +290,15 @@ class _TrainingRun:
                 batch_size=requested.batch_size,
                 threads=requested.threads,
             ),
+            mistakes=tuple([one.mistake for one in shown]),
         )
         _save_model(learner, place)
-        _write_file(place.inputs, msgspec.json.format(msgspec.json.encode(encoder.to_dict()), indent=2))
+        prepared = InputPreparation.of_dataset(self.dataset, self.path, splits.train.schema, encoder.task)
+        state = {**encoder.to_dict(), **prepared.to_dict()}
+        _write_file(place.inputs, msgspec.json.format(msgspec.json.encode(state), indent=2))
         _write_file(place.metrics, msgspec.json.format(msgspec.json.encode(trained.to_dict()), indent=2))
-        _write_file(place.report, render_training_page(trained).encode())
+        example = read_example(splits.train, encoder) if prepared.transforms == () else None
+        _write_file(place.report, render_training_page(trained, shown, example).encode())
         return trained
 
 
@@ -350,6 +358,7 @@ def _progress_to_dict(progress: TrainingProgress, encoder: BatchEncoder) -> dict
         "chance": progress.chance,
         "compile_seconds": progress.compile_seconds,
         "first_batch_seconds": progress.first_batch_seconds,
+        "worst": list(progress.worst),
     }
 
 
@@ -370,6 +379,8 @@ def _progress_from_dict(state: dict[str, Any], task: Task) -> TrainingProgress:
         chance=msgspec.convert(state["chance"], float | None),
         compile_seconds=float(state["compile_seconds"]),
         first_batch_seconds=float(state["first_batch_seconds"]),
+        # Absent in checkpoints of earlier versions.
+        worst=msgspec.convert(state.get("worst", []), tuple[int, ...])[:MAX_WORST_RECORDS],
     )
 
 

@@ -64,7 +64,7 @@ def dataset(tmp_path: Path) -> rk.Dataset:
 
 
 def thumbnails(html: str) -> list[np.ndarray[Any, Any]]:
-    found = re.findall(r'<img src="data:image/jpeg;base64,([^"]+)" alt="[^"<>]*">', html)
+    found = re.findall(r'<img src="data:image/(?:jpeg|png);base64,([^"]+)" alt="[^"<>]*" />', html)
     return [np.array(Pillow.open(io.BytesIO(b64decode(one)))) for one in found]
 
 

@@ -8,23 +8,22 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from training_runs import MATRIX, finished_run, hostile_run
+from training_runs import HOSTILE, MATRIX, PIXEL, finished_run, hostile_run
 
 from rekord.report.charts import ChartCurve, render_curves, render_time_bar
-from rekord.report.style import STYLE
-from rekord.report.style import TRAINING_STYLE as MORE_STYLE
+from rekord.report.style import STYLE, get_base_name
+from rekord.training.mistakes import ShownMistake
 from rekord.training.report import (
     describe_chance,
     describe_task,
     format_score,
-    get_dataset_name,
     make_usage_snippet,
     render_class_table,
     render_confused_pairs,
     render_confusion_matrix,
     render_training_page,
 )
-from rekord.training.result import TrainingResult
+from rekord.training.result import Mistake, TrainingResult, measure_errors
 from rekord.training.task import InputColumn, Task
 
 
@@ -100,12 +99,13 @@ def test_names_and_values_are_text_and_never_markup() -> None:
 def test_nothing_is_fetched_from_anywhere(run: TrainingResult) -> None:
     root = parsed(render_training_page(run))
     for one in root.iter():
-        assert (one.get("src"), one.get("href")) == (None, None)
+        assert (one.get("src") or "data:image/").startswith("data:image/")
+        assert one.get("href") is None
         assert "url(" not in (one.get("style") or "")
-    assert "url(" not in MORE_STYLE
-    assert "@import" not in MORE_STYLE
+    assert "url(" not in STYLE
+    assert "@import" not in STYLE
     (policy,) = [one for one in root.iter("meta") if one.get("http-equiv")]
-    assert policy.get("content") == "default-src 'none'; style-src 'unsafe-inline'"
+    assert policy.get("content") == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def test_a_regression_has_curves_and_no_matrix() -> None:
@@ -197,19 +197,86 @@ def test_each_class_has_its_recall_and_precision_and_iou() -> None:
 
 def test_the_code_on_the_page_is_python_and_names_this_run() -> None:
     code = make_usage_snippet(finished_run())
-    compile(code, "page", "exec")
-    assert "rk.open('data/flowers')" in code
-    assert "keras.models.load_model('flowers-model/model.keras')" in code
+    assert code.split("\n")[2:] == [
+        "model = rk.load_model('flowers-model')",
+        'prediction = model.predict("new.jpg")  # or bytes, an array of pixels, a list of files',
+        "print(prediction.value, prediction.probability)",
+    ]
     compile(make_usage_snippet(hostile_run()), "page", "exec")
+    compile(make_usage_snippet(regression(), {HOSTILE: HOSTILE}), "page", "exec")
+    assert "transformed=True" in make_usage_snippet(regression())
     shown = [one.text or "" for one in parsed(render_training_page(finished_run())).iter("pre")]
     assert shown[0] == code
     assert shown[1].startswith("rekord train data/flowers flowers-model --epochs 3 ")
 
 
+def mistakes_of(root: ElementTree.Element) -> list[str]:
+    return [texts(one) for each in root.iter("ul") if each.get("class") == "gallery" for one in each]
+
+
+def test_mistakes_are_shown_with_truth_and_prediction() -> None:
+    wrong = [
+        Mistake(17, "rose", "tulip", 0.987),
+        Mistake(3, HOSTILE, "daisy", 0.51),
+    ]
+    shown = [ShownMistake(wrong[0], [(PIXEL, "png")]), ShownMistake(wrong[1], [None])]
+    root = parsed(render_training_page(finished_run(mistakes=tuple(wrong)), shown))
+    assert "8 of 40 predictions on val are wrong. Shown are the 2 most confident ones." in texts(root)
+    first, second = mistakes_of(root)
+    assert first == "tulip 99 % true: rose record 17"
+    assert second.startswith('cannot be shown daisy 51 % true: "><script>')
+    (image,) = root.iter("img")
+    assert image.get("alt") == "record 17: rose predicted as tulip"
+
+
+def test_masks_are_shown_next_to_each_other_with_their_legend() -> None:
+    task = Task("segmentation", (InputColumn("image", "image"),), "mask", ("0", "1", "2"), ignore=255)
+    shown = [ShownMistake(Mistake(5, None, None, iou=0.25), [(PIXEL, "png")] * 3)]
+    root = parsed(render_training_page(finished_run(task=task, mistakes=(shown[0].mistake,)), shown))
+    assert mistakes_of(root) == ["IoU 0.250 · record 5"]
+    assert [one.get("alt") for one in root.iter("img")] == [
+        "image of record 5",
+        "true mask of record 5",
+        "predicted mask of record 5",
+    ]
+    (legend,) = [one for one in root.iter("ul") if one.get("class") == "swatches"]
+    assert [texts(one) for one in legend] == ["class 0 25%", "class 1 25%", "class 2 50%"]
+
+
+def test_rows_of_numbers_are_a_table_with_the_errors() -> None:
+    wrong = Mistake(1_234, 10.0, 12.5)
+    shown = [ShownMistake(wrong, cells={"age": "48", "city": HOSTILE})]
+    run = dataclasses.replace(regression(), mistakes=(wrong,))
+    root = parsed(render_training_page(run, shown))
+    (panel,) = [one for one in root.iter("div") if one.get("class") == "panel rows"]
+    head, row = [[texts(cell) for cell in row] for row in panel.iter("tr")]
+    assert head == ["record", "age", "city", "true", "predicted", "error"]
+    assert [*row[:2], *row[3:]] == ["1,234", "48", "10", "12.5", "2.5"]
+    assert "with the largest errors" in texts(root)
+
+
+def test_a_run_without_mistakes_says_so() -> None:
+    perfect = parsed(render_training_page(finished_run(confusion=np.diag([3, 4, 5]))))
+    assert "All predictions on val are right." in texts(perfect)
+    assert "are right" not in texts(parsed(render_training_page(finished_run())))
+
+
+def test_the_error_of_a_record_is_how_sure_and_how_wrong_the_model_is() -> None:
+    classes = finished_run().task
+    logits = np.log(np.array([[0.7, 0.2, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]))
+    assert measure_errors(classes, logits, np.array([0, 1, 0])) == pytest.approx([0.0, 0.5, 0.7])
+    number = regression().task
+    assert measure_errors(number, np.array([[1.0], [5.0]]), np.array([1.5, 2.0])).tolist() == [0.5, 3.0]
+    masks = Task("segmentation", (InputColumn("image", "image"),), "mask", ("0", "1"), ignore=255)
+    true = np.array([[[0, 1, 1, 255]], [[255, 255, 255, 255]]])
+    predicted = np.eye(2)[np.array([[[0, 1, 0, 1]], [[1, 1, 1, 1]]])]
+    assert measure_errors(masks, predicted, true) == pytest.approx([1 - (1 / 2 + 1 / 2) / 2, 0.0])
+
+
 def test_words_are_short_however_many_inputs_there_are() -> None:
     task = Task("regression", tuple(InputColumn(name, "numbers") for name in "abcdef"), "y")
     assert describe_task(task) == "a, b, c and 3 more → y"
-    assert (describe_chance(task), get_dataset_name("data/flowers/"), get_dataset_name("/")) == (
+    assert (describe_chance(task), get_base_name("data/flowers/"), get_base_name("/")) == (
         "always the mean",
         "flowers",
         "/",
@@ -242,7 +309,8 @@ def test_figures_in_the_darkest_cell_of_a_matrix_can_be_read(theme: int, accent:
 
 
 def test_every_line_of_the_sheet_is_understood() -> None:
-    declarations = [part.strip() for block in re.findall(r"{([^{}]*)}", MORE_STYLE) for part in block.split(";")]
+    rules = re.sub(r"@media[^{]*", "", STYLE)
+    declarations = [part.strip() for block in re.findall(r"{([^{}]*)}", rules) for part in block.split(";")]
     broken = [one for one in declarations if one and not re.fullmatch(r"-{0,2}[a-z-]*[a-z]: \S[^:]*", one)]
     assert declarations
     assert broken == []

@@ -6,7 +6,7 @@ The results of several files can be merged, so files may be read in any order an
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
@@ -192,11 +192,15 @@ class Accumulator:
                 ours.merge(theirs, self._room)
 
 
-def accumulate(paths: Sequence[str], report: Report, into: Accumulator) -> Iterator[Finding]:
-    """Read files to their ends; yields a finding for each damage."""
+def accumulate(
+    paths: Sequence[str], report: Report, into: Accumulator, sample: Callable[[KeyedBatch], None] | None = None
+) -> Iterator[Finding]:
+    """Read files to their ends; yields a finding for each damage. `sample` is called with each batch."""
     with closing(scan_files(paths, report)) as items:
         for item in items:
             if isinstance(item, KeyedBatch):
+                if sample is not None:
+                    sample(item)
                 into.add(item)
             elif isinstance(item, Finding):
                 yield item

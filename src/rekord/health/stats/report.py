@@ -23,6 +23,7 @@ from rekord.health.stats.numbers import (
     count_between_edges,
     quantiles_to_dict,
 )
+from rekord.health.stats.samples import RecordSample
 from rekord.health.stats.strings import StringStatistics, format_string
 from rekord.report.formatting import format_number
 from rekord.report.notebook import never_raises
@@ -307,6 +308,12 @@ class FeatureStats:
         return {format_string(value): n for value, n in distinct.top(MAX_CLASSES)}
 
     @property
+    def is_constant(self) -> bool:
+        """Whether all values of the feature are the same. Images never count as constant: each is worth showing."""
+        distinct = self.distinct
+        return distinct is not None and distinct.is_exact and distinct.unique == 1 and not self.has_images
+
+    @property
     def imbalance(self) -> float | None:
         """The ratio of the most frequent class to the rarest one that occurs."""
         counts = [n for n in (self.classes or {}).values() if n]
@@ -433,6 +440,8 @@ class Stats:
     damage_not_listed: int = 0
     foreign: Sequence[Finding] = ()  # files whose payloads are not Examples, and records with too many keys
     report: Report = field(default_factory=Report)
+    samples: Sequence[RecordSample] = ()  # a few records, of each class alike
+    schema: Schema | None = None
 
     @property
     def records(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from rekord.arguments import check_keywords, fraction
 from rekord.errors import RekordError, error
@@ -12,6 +13,7 @@ from rekord.health.dataset_files import find_dataset_files, list_split_files, re
 from rekord.health.finding import Finding, Report
 from rekord.health.stats.accumulate import Accumulator, accumulate
 from rekord.health.stats.report import JS_THRESHOLD, LINF_THRESHOLD, Stats, build_part_stats, compare_splits
+from rekord.health.stats.samples import RecordSampler
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import PathLike
@@ -49,10 +51,11 @@ def stats(
     parts: dict[str, Accumulator] = {}
     foreign: list[Finding] = []
     not_listed = 0
+    sampler = RecordSampler(schema)
     for name in sorted(splits, key=_split_sort_key):
         paths = splits[name]
         parts[name] = Accumulator()
-        for finding in accumulate(paths, report, parts[name]):
+        for finding in accumulate(paths, report, parts[name], partial(sampler.add, name)):
             if finding.code in _UNCOUNTED_CODES:
                 foreign += [finding][: MAX_DAMAGE - len(foreign)]
             elif finding.severity == "error" and len(found) < MAX_DAMAGE:
@@ -66,7 +69,9 @@ def stats(
     by_split = {name: build_part_stats(name, part, schema) for name, part in parts.items()}
     skew = compare_splits(by_split, linf=linf_threshold, js=js_threshold)
     whole = build_part_stats("all", everything, schema)
-    return Stats(_format_path(path), whole, by_split, skew, found, not_listed, foreign, report)
+    return Stats(
+        _format_path(path), whole, by_split, skew, found, not_listed, foreign, report, sampler.samples, schema
+    )
 
 
 def _split_sort_key(split: str) -> tuple[int, str]:
