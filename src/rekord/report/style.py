@@ -182,6 +182,8 @@ summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; b
   h2 { margin-top: 52px; }
   .feature { padding: 18px 16px; }
   .wide { display: none; }
+  .bar { min-width: 40px; }
+  th, td { padding-right: 10px; }
 }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 @media print { body { background: #fff; } .feature, .panel { break-inside: avoid; } h2 { margin-top: 36px; } }

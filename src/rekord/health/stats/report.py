@@ -309,7 +309,7 @@ class FeatureStats:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all values of the feature are the same. Images never count as constant: each is worth showing."""
+        """Whether all values of all records that have the feature are the same. Images are never constant."""
         distinct = self.distinct
         return distinct is not None and distinct.is_exact and distinct.unique == 1 and not self.has_images
 
