@@ -21,8 +21,7 @@ from rekord.report.formatting import format_byte_size
 if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
     from rekord.schema import Schema
-    from rekord.sources.base import SourceGuess
-    from rekord.sources.detect import DetectedSource
+    from rekord.sources.base import DetectedSource, SourceGuess
     from rekord.verbs.preview import StoredRow
 
 DRY_RUN_ROWS = 3
@@ -134,7 +133,8 @@ class RawOptions:
 
 def prepare_raw_data(verb: str, path: str | None, raw: RawOptions, limit: int | None = None) -> Conversion | None:
     """The conversion that `rekord write` would run; None for record files."""
-    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source
+    from rekord.sources.base import DetectedSource
+    from rekord.sources.detect import SourceOverrides, build_source
     from rekord.verbs.infer import identify_raw_data, prepare_preview
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import LAYOUTS, MaskOptions

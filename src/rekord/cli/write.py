@@ -34,7 +34,7 @@ def write(
         text_option(
             "--layout",
             "NAME",
-            "Keys of the records: auto (default), deeplab, detection, classification, table or text.",
+            "Keys of the records: auto (default), deeplab, detection, classification, images, table or text.",
             Panel.COLUMNS,
         ),
     ] = None,
@@ -286,7 +286,8 @@ def _resolve_source(
     text_options: Mapping[str, Any],
 ) -> tuple[str, Any, tuple[str, ...] | None]:
     """The folder to write, the source to read, and the classes of a label map that the source does not take."""
-    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source, takes_label_map
+    from rekord.sources.base import DetectedSource
+    from rekord.sources.detect import SourceOverrides, build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
 
     if source is None:

@@ -22,6 +22,7 @@ from rekord.layouts.base import Layout, PlainLayout
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
+from rekord.layouts.images import images
 from rekord.layouts.tfds import build_tfds_files, check_tfds
 from rekord.schema import Feature, Label, Schema, of_type
 from rekord.schema.interop.label_map import format_label_map
@@ -49,7 +50,7 @@ from rekord.version import VERSION
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
 
-LAYOUTS = ("auto", "classification", "deeplab", "detection", "table", "text")
+LAYOUTS = ("auto", "classification", "deeplab", "detection", "images", "table", "text")
 
 
 class MaskOptions(NamedTuple):
@@ -132,6 +133,8 @@ def choose_layout(
     """The named layout, with the classes of the source unless others are declared."""
     named = choose_class_names(request, name, facts)
     classes = named or facts.classes
+    if name == "images":
+        return images()
     if name == "classification":
         optional = bool(facts.extra.get("optional_labels"))
         background = request.background
