@@ -110,6 +110,7 @@ class DetectedSource(NamedTuple):
     masks: str | None = None
     folders: tuple[SplitFolders, ...] = ()  # instead of `masks`, if every split has its own
     guesses: tuple[SourceGuess, ...] = ()  # what the detection is based on
+    given: str | None = None  # the path that was detected: this source may be only a part of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,9 @@ SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
 )
+FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo")
+"""Sources that read a whole folder: what they do not read in it is reported."""
+
 KIND_BY_EXTENSION = {
     **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
@@ -71,7 +74,7 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
             return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
         return _identify_file(place, layout)
-    return _identify_folder(place, layout)
+    return _identify_folder(place, layout)._replace(given=place)
 
 
 def _kind_by_name(name: str) -> str | None:

@@ -112,7 +112,7 @@ def _enter_wrappers(survey: FolderSurvey) -> FolderSurvey:
             return FolderSurvey.below(survey, parts) if parts else survey
         inner = (*parts, one.folders[0])
         below = survey.folders.get(inner)
-        if below is None or split_of_folder(one.folders[0]) is not None:
+        if below is None or split_of_folder(one.folders[0]) is not None or has_annotation_word(one.folders[0]):
             return FolderSurvey.below(survey, parts) if parts else survey
         # The only folder with images may be the only class.
         if below.image_count and not is_container(one.folders[0]):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from rekord.sources.annotation_formats import read_file_head
-from rekord.sources.image_folder import is_image_name, split_of_folder, strip_image_extension
+from rekord.sources.base import UnusedInput
+from rekord.sources.image_folder import is_image_name, split_of_folder, strip_image_extension, to_printable_path
 from rekord.storage.local import LOCAL
 
 _MAX_FOLDERS = 3000  # inspected in all, however large a tree is
@@ -44,7 +45,8 @@ MASK_WORDS = _words(
     "matte mattes alpha trimap trimaps saliency manual parsing palette"
 )
 ANNOTATION_WORDS = MASK_WORDS | _words(
-    "instance instances panoptic polygon polygons json jsons xml xmls txt csv box boxes bbox bboxes bounding meta metadata imagesets list "
+    "instance instances panoptic "
+    "polygon polygons json jsons xml xmls txt csv box boxes bbox bboxes bounding meta metadata imagesets list "
     "lists landmark landmarks keypoint keypoints caption captions attribute attributes text texts calib"
 )
 VIEW_WORDS = _words(
@@ -286,7 +288,7 @@ def _inspect_folder(path: str, parts: Parts) -> SurveyedFolder:
     others: list[str] = []
     for entry in LOCAL.list(path):
         name = entry.name
-        if name.startswith(_HIDDEN_PREFIXES) or name.lower() in _IGNORED_NAMES:
+        if _is_hidden(name):
             continue
         is_folder = entry.kind == "folder" or (entry.link and os.path.isdir(os.path.join(path, name)))
         (folders if is_folder else images if is_image_name(name) else others).append(name)
@@ -300,6 +302,73 @@ def _inspect_folder(path: str, parts: Parts) -> SurveyedFolder:
         tuple(others[:_MAX_NAMES]),
         len(others),
     )
+
+
+_MAX_UNUSED = 20  # entries in a list of what is not used
+_MAX_WALKED = 20_000  # folders
+
+
+def find_unused_files(folder: str, used: Iterable[str], kind: str) -> tuple[UnusedInput, ...]:
+    """The files below a folder that are not among the `used` paths, grouped by folder, extension and reason."""
+    by_folder: dict[str, set[str]] = {}
+    for path in used:
+        place, name = os.path.split(os.path.abspath(path))
+        by_folder.setdefault(place, set()).add(name)
+    stems = {os.path.splitext(name)[0] for names in by_folder.values() for name in names}
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    level = [""]
+    walked = 0
+    while level and walked < _MAX_WALKED:
+        below: list[str] = []
+        for parts in level:
+            walked += 1
+            place = os.path.join(folder, parts)
+            known = by_folder.get(os.path.abspath(place), set())
+            try:
+                with os.scandir(place) as entries:
+                    listed = sorted([(one.name, one.is_dir(follow_symlinks=False)) for one in entries])
+            except OSError:
+                continue  # the source reports what it cannot read
+            for name, is_folder in listed:
+                path = os.path.join(parts, name)
+                if is_folder and not _is_hidden(name):
+                    below.append(path)
+                elif not is_folder and name not in known:
+                    reason = _explain_unused(name, kind, stems)
+                    extension = "" if _is_hidden(name) else os.path.splitext(name)[1].lower()
+                    groups.setdefault((parts, extension, reason), []).append(path)
+        level = below
+    return _summarize_unused(groups)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(_HIDDEN_PREFIXES) or name.lower() in _IGNORED_NAMES
+
+
+def _explain_unused(name: str, kind: str, stems: Container[str]) -> str:
+    if _is_hidden(name):
+        return "hidden"
+    if is_documentation(name):
+        return "documentation, code or an archive"
+    if is_image_name(name):
+        return f"an image that is not part of the source {kind}"
+    if os.path.splitext(name)[0] in stems:
+        return f"named like an image; the source {kind} does not read it"
+    return f"the source {kind} does not read it"
+
+
+def _summarize_unused(groups: Mapping[tuple[str, str, str], Sequence[str]]) -> tuple[UnusedInput, ...]:
+    found = []
+    # What may have been meant comes before documentation and hidden files.
+    order = sorted(groups.items(), key=lambda one: (one[0][2] == "hidden", is_documentation(one[1][0]), one[0]))
+    for (folder, extension, reason), paths in order[:_MAX_UNUSED]:
+        if len(paths) == 1:
+            found.append(UnusedInput("file", to_printable_path(paths[0].replace(os.sep, "/")), reason))
+        else:
+            pattern = to_printable_path(os.path.join(folder, f"*{extension}").replace(os.sep, "/"))
+            found.append(UnusedInput("file", pattern, f"{len(paths):,} files: {reason}"))
+    rest = sum(len(paths) for _, paths in order[_MAX_UNUSED:])
+    return (*found, *([UnusedInput("file", "*", f"{rest:,} more files")] if rest else []))
 
 
 def split_of(parts: Parts) -> str | None:

@@ -61,7 +61,7 @@ def infer(
     if isinstance(given, (str, os.PathLike)) and kind is None:
         found = identify_raw_data(os.fspath(given))
         if found is not None:
-            return infer_conversion(prepare_preview(build_source(found), WriteOptions(limit=limit)))
+            return infer_conversion(prepare_preview(build_source(found), WriteOptions(limit=limit), detected=found))
     if hasattr(given, "facts") and not isinstance(given, RecordsSource):
         return infer_conversion(prepare_preview(given, WriteOptions(limit=limit, names=names)))
     return infer_records(given, limit, names=names, kind=kind)
