@@ -19,10 +19,11 @@ from rekord.errors import RekordError, error, preview
 from rekord.framing.inflate import read_head, starts_with_record
 from rekord.location import Location
 from rekord.sources.base import SizeCheckedFile, Source, list_files
-from rekord.sources.boxes_csv import BOX_SIDES, COLUMN_ALIASES
+from rekord.sources.boxes_csv import BOX_SIDES, COLUMN_ALIASES, recognize_boxes_csv
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
-from rekord.sources.image_csv import ImageCsvReader, find_columns
+from rekord.sources.image_csv import ImageCsvReader, find_columns, recognize_image_list
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, SPLIT_NAMES, is_image_name, join_path
+from rekord.sources.segmentation import recognize_pair_list
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.router import is_remote
@@ -34,6 +35,8 @@ _COCO_MEMBERS = {b'"images"', b'"annotations"'}
 _CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
 _TAR_MAGIC_OFFSET = 257
 _IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
+
+_IMAGE_COLUMN = re.compile(rb"[^\n]*(image|img|file|path|\bid)", re.IGNORECASE)
 
 
 def detect_content_kind(path: str) -> str | None:
@@ -227,6 +230,8 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource(_identify_csv(path, layout), path)
     if kind == "jsonl":
         return DetectedSource(_identify_json(path, layout), path)
+    if kind == "text" and layout != "text":
+        return DetectedSource(_identify_text(path), path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
         raise _unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
@@ -245,9 +250,29 @@ def _identify_csv(path: str, layout: str | None, *, survey: bool = True) -> str:
         return "boxes_csv" if layout == "detection" else "image_csv"
 
     def identify(head: bytes) -> str:
-        return "boxes_csv" if is_boxes_csv(head) else "image_csv" if is_image_list(path, head) else "csv"
+        if not (_IMAGE_NAME_END.search(head) or _IMAGE_COLUMN.match(head)):
+            return "csv"
+        if is_boxes_csv(head) or recognize_boxes_csv(path, head):
+            return "boxes_csv"
+        return "image_csv" if is_image_list(path, head) or recognize_image_list(path, head) else "csv"
 
     return _inspect_file(path, "csv" if survey else None, identify)
+
+
+def _identify_text(path: str) -> str:
+    """The kind of a text file: a list of images, masks or boxes, or lines of text."""
+
+    def identify(head: bytes) -> str:
+        if not _IMAGE_NAME_END.search(head):
+            return "text"
+        if recognize_pair_list(path, head):
+            return "segmentation"
+        if recognize_boxes_csv(path, head):
+            return "boxes_csv"
+        return "image_csv" if recognize_image_list(path, head) else "text"
+
+    # Compressed files are not lists: nothing else describes the images next to them.
+    return _inspect_file(path, "text", identify) if path.lower().endswith(".txt") else "text"
 
 
 def _identify_json(path: str, layout: str | None) -> str:
@@ -587,7 +612,7 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     if found.kind in _TEXT_KINDS:
         arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":
-        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(overrides.optional_masks)}
+        arguments |= {"masks": found.masks, "optional_masks": bool(overrides.optional_masks)}
     elif "classes" in arguments:
         # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
