@@ -263,11 +263,10 @@ def _identify_text(path: str) -> str:
     """The kind of a text file: a list of images, masks or boxes, or lines of text."""
 
     def identify(head: bytes) -> str:
-        if not _IMAGE_NAME_END.search(head):
-            return "text"
-        if recognize_pair_list(path, head):
+        has_names = _IMAGE_NAME_END.search(head)
+        if has_names and recognize_pair_list(path, head):
             return "segmentation"
-        if recognize_boxes_csv(path, head):
+        if has_names and recognize_boxes_csv(path, head):
             return "boxes_csv"
         return "image_csv" if recognize_image_list(path, head) else "text"
 

@@ -344,7 +344,9 @@ def _read_sample(path: str, head: bytes | None = None) -> list[_ImageCsvLine] | 
     names = [line.image for line in good]
     base, left_off = find_base(names, candidate_image_folders(path))
     tried = [strip_folders(name, left_off) for name in names[:_MAX_TRIED]]
-    return lines if any(stat_listed(base, name) is not None for name in tried) else None
+    exist = sum([stat_listed(base, name) is not None for name in tried])
+    # Any word may be the name of a file: without extensions, most of them must be.
+    return lines if exist and (any(map(is_image_name, tried)) or 2 * exist > len(tried)) else None
 
 
 def _is_target(values: Sequence[str | None]) -> bool:
