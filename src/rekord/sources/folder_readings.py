@@ -149,7 +149,8 @@ def _iter_annotated(survey: FolderSurvey) -> Iterator[Reading]:
         )
     if boxes == ["voc"]:
         return  # also in a folder with masks for some of the images, as that of VOC 2012
-    if recognize_pair_list(path):
+    has_pairs = recognize_pair_list(path)
+    if has_pairs:
         source = DetectedSource("segmentation", path)
         yield Reading("images and masks, in pairs from lists", source, _with_layout(survey, "deeplab"))
     else:
@@ -158,7 +159,8 @@ def _iter_annotated(survey: FolderSurvey) -> Iterator[Reading]:
         yield Reading(
             "images with boxes, in YOLO format", DetectedSource("yolo", path), _with_layout(survey, "detection")
         )
-    yield from _iter_lists(survey)
+    if not has_pairs:
+        yield from _iter_lists(survey)
 
 
 def _with_layout(survey: FolderSurvey, layout: str) -> tuple[str, ...]:

@@ -86,11 +86,11 @@ def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kin
         ({"Data/Train/cat/1.jpg": JPEG, "Data/Train/dog/1.jpg": JPEG}, "image_folder", "Data"),
         ({"cat/1.jpg": JPEG, "dog/1.jpg": JPEG, "README.txt": "x", "labels.json": "{}"}, "image_folder", ""),
         ({"1.jpg": JPEG, "data.csv": b""}, "images", ""),
-        ({"images/1.jpg": JPEG, "list.csv": "image,label\nimages/1.jpg,cat\n"}, "image_csv", "list.csv"),
+        ({"images/1.jpg": JPEG, "list.csv": "image,label\nimages/1.jpg,cat\n"}, "image_csv", ""),
         (
             {"1.jpg": JPEG, "b.csv": "filename,class,xmin,ymin,xmax,ymax\n1.jpg,a,1,2,3,4\n"},
             "boxes_csv",
-            "b.csv",
+            "",
         ),
         ({"images/a/1.jpg": JPEG, "masks/a/1.png": JPEG}, "segmentation", "images"),
         ({"img/1.jpg": JPEG, "label/1.png": JPEG}, "segmentation", "img"),
