@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -21,6 +21,7 @@ from rekord.sources.image_folder import (
     name_error,
     no_images_error,
     sort_splits,
+    split_of_folder,
     strip_image_extension,
     to_printable_path,
     validate_folder,
@@ -179,7 +180,7 @@ _IDS_SUFFIX = "_gtFine_labelIds"
 _MAX_INSPECTED = 1000
 
 
-class _NamingConvention(NamedTuple):
+class MaskNaming(NamedTuple):
     """The endings of image and mask names, after the part that they share."""
 
     image: str
@@ -187,18 +188,19 @@ class _NamingConvention(NamedTuple):
 
 
 _CONVENTIONS = (
-    _NamingConvention("", ""),
-    *[_NamingConvention("", end) for end in ("_mask", "_label", "_labels", "-mask", "-label", "_seg", "_gt")],
-    *[_NamingConvention(end, "_mask") for end in ("_image", "_img", "_sat")],
-    _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX),
-    _NamingConvention(_IMAGE_SUFFIX, _IDS_SUFFIX),
+    MaskNaming("", ""),
+    *[MaskNaming("", end) for end in ("_mask", "_label", "_labels", "-mask", "-label", "_seg", "_gt")],
+    *[MaskNaming("", end) for end in ("_masks", "_segmentation", "_annotation", "_anno", "_GT", "_L", ".mask")],
+    *[MaskNaming(end, "_mask") for end in ("_image", "_img", "_sat")],
+    MaskNaming(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX),
+    MaskNaming(_IMAGE_SUFFIX, _IDS_SUFFIX),
 )
 
 
 @check_keywords
 def segmentation(
-    images: str | os.PathLike[str],
-    masks: str | os.PathLike[str],
+    images: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
+    masks: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
     *,
     classes: int | Sequence[str] | None = None,
     ignore: int | None = None,
@@ -207,20 +209,40 @@ def segmentation(
     """Images and their masks, paired by their paths below the two folders, without extensions.
 
     If no name is the same on both sides, the usual endings are tried: `x.jpg` with `x_mask.png`, `x_label.png` and
-    the like, and the names of Cityscapes. An image without a mask, a mask without an image and a second image of the
-    same name are bad rows; with `optional_masks` an image without a mask is a row without `mask`. `classes` (their
-    number or their names) and `ignore` are passed on to the layout.
+    the like, the names of Cityscapes, and any ending that all masks share. Both folders may be the same if the names
+    of masks have such an ending. An image without a mask, a mask without an image and a second image of the same name
+    are bad rows; with `optional_masks` an image without a mask is a row without `mask`. `classes` (their number or
+    their names) and `ignore` are passed on to the layout.
+
+    If every first-level folder is named like a split (train, val, valid, validation, dev, eval, test), rows have a
+    `split`. Where each split has two folders of its own, pass dicts of folders by split:
+    `segmentation({"train": "train/images"}, {"train": "train/masks"})`.
     """
     count = classes if isinstance(classes, int) and not isinstance(classes, bool) else None
     names = None if count is not None else class_names(classes)  # type: ignore[arg-type]
+    root, mask_root, folders = _resolve_folders(images, masks)
     return SegmentationSource(
-        as_path("images", images),
-        as_path("masks", masks),
-        names,
-        len(names) if names else count,
-        ignore,
-        bool(optional_masks),
+        root, mask_root, names, len(names) if names else count, ignore, bool(optional_masks), folders
     )
+
+
+def _resolve_folders(images: object, masks: object) -> tuple[str, str, tuple[tuple[str, str, str], ...]]:
+    """The roots of images and masks, and for each split its name and its two folders below the roots."""
+    if not isinstance(images, Mapping) and not isinstance(masks, Mapping):
+        return as_path("images", images), as_path("masks", masks), ()
+    if not (isinstance(images, Mapping) and isinstance(masks, Mapping)) or not images or set(images) != set(masks):
+        raise error(
+            "U605",
+            "`images` and `masks` do not have the same splits",
+            expected="two folders, or two dicts of folders with the same splits",
+            found=preview(list(images) if isinstance(images, Mapping) else images),
+            do='segmentation({"train": "train/images"}, {"train": "train/masks"})',
+        )
+    pairs = [(str(name), as_path("images", images[name]), as_path("masks", masks[name])) for name in images]
+    root = os.path.commonpath([os.path.abspath(path) for _, *both in pairs for path in both])
+    if not os.path.isabs(pairs[0][1]):
+        root = os.path.relpath(root)
+    return root, root, tuple([(name, os.path.relpath(a, root), os.path.relpath(b, root)) for name, a, b in pairs])
 
 
 @dataclass(frozen=True)
@@ -230,6 +252,7 @@ class SegmentationSource(ImageMaskSource):
     count: int | None
     ignore: int | None
     optional_masks: bool
+    folders: tuple[tuple[str, str, str], ...] = ()  # of each split, below the root: its name, images and masks
 
     kind = "segmentation"
 
@@ -242,24 +265,62 @@ class SegmentationSource(ImageMaskSource):
             "classes": self.count if self.classes is None else list(self.classes),
             "ignore": self.ignore,
             "optional_masks": self.optional_masks,
+            **({"folders": [list(one) for one in self.folders]} if self.folders else {}),
         }
 
     def _list(self) -> PairListing:
-        images, masks = validate_folder(self.root, name="images"), validate_folder(self.masks, name="masks")
+        hints: dict[str, Any] = {} if self.ignore is None else {"ignore": self.ignore}
+        if self.count is not None:
+            hints["classes"] = self.count
+        hints["optional_masks"] = self.optional_masks
+        if not self.folders:
+            pairs, files = self._list_pair(self.root, self.masks)
+            splits = [split_of_folder(top) if slash else None for top, slash, _ in _partition_filenames(pairs)]
+            if None not in splits:
+                pairs = [pair._replace(split=split) for pair, split in zip(pairs, splits, strict=True)]
+            return PairListing(pairs, files, self.classes, hints)
+        pairs, files = [], []
+        for split, images, masks in self.folders:
+            below = images.replace(os.sep, "/")
+            found, listed = self._list_pair(os.path.join(self.root, images), os.path.join(self.root, masks))
+            beside = masks.replace(os.sep, "/")
+            pairs += [
+                pair._replace(
+                    path=_normalize(f"{below}/{pair.path}"),
+                    image=pair.image and f"{below}/{pair.image}",
+                    mask=pair.mask and f"{beside}/{pair.mask}",
+                    split=split,
+                )
+                for pair in found
+            ]
+            files += [file._replace(path=_normalize(f"{below}/{file.path}")) for file in listed]
+        pairs.sort(key=lambda pair: os.fsencode(pair.path))
+        return PairListing(pairs, files, self.classes, hints)
+
+    def _list_pair(self, images: str, masks: str) -> tuple[list[ImageMaskPair], list[SourceFile]]:
+        validate_folder(images, name="images")
+        validate_folder(masks, name="masks")
         inside = os.path.relpath(os.path.realpath(masks), os.path.realpath(images))
-        if inside == ".":
-            raise error(
-                "U605",
-                "`images` and `masks` are the same folder",
-                location=Location(path=to_printable_path(images)),
-                expected="a folder of images and another folder of masks",
-                found=preview(os.path.basename(images)),
-                do="move the masks to their own folder, under the same names",
-            )
         image_files, others = find_images(images)
-        # Masks in a folder below the images are not images.
-        image_files = tuple([file for file in image_files if not file.path.startswith(f"{inside}/")])
-        mask_files, other_masks = find_images(masks)
+        if inside == ".":
+            mask_files, other_masks = _select_masks(image_files), others
+            if not mask_files:
+                raise error(
+                    "U605",
+                    "`images` and `masks` are the same folder",
+                    location=Location(path=to_printable_path(images)),
+                    expected="a folder of images and another folder of masks, or masks named like x_mask.png",
+                    found=preview(os.path.basename(images)),
+                    do="move the masks to their own folder, under the same names",
+                )
+            chosen = set(mask_files)
+            image_files = tuple([file for file in image_files if file not in chosen])
+        else:
+            # Masks in a folder below the images are not images.
+            image_files = tuple([file for file in image_files if not file.path.startswith(f"{inside}/")])
+            mask_files, other_masks = find_images(masks)
+            above = os.path.relpath(os.path.realpath(images), os.path.realpath(masks))
+            mask_files = tuple([file for file in mask_files if not file.path.startswith(f"{above}/")])
         if not image_files:
             raise no_images_error(images, others)
         if not mask_files and not self.optional_masks:
@@ -268,14 +329,32 @@ class SegmentationSource(ImageMaskSource):
         if convention.image == _IMAGE_SUFFIX:
             # gtFine also holds images of colours and instances, which are not masks of class ids.
             mask_files = _select_by_suffix(mask_files, convention.mask)
-        hints: dict[str, Any] = {} if self.ignore is None else {"ignore": self.ignore}
-        if self.count is not None:
-            hints["classes"] = self.count
-        hints["optional_masks"] = self.optional_masks
         beside = os.path.relpath(masks, images)
         pairs = _pair_files(image_files, mask_files, convention, beside, lambda _: self.optional_masks)
-        files = [*image_files, *[file._replace(path=f"{beside}/{file.path}") for file in mask_files]]
-        return PairListing(pairs, files, self.classes, hints)
+        files = [*image_files, *[file._replace(path=_normalize(f"{beside}/{file.path}")) for file in mask_files]]
+        return pairs, files
+
+
+def _partition_filenames(pairs: Iterable[ImageMaskPair]) -> Iterator[tuple[str, str, str]]:
+    return (pair.filename.partition("/") for pair in pairs)
+
+
+def _normalize(path: str) -> str:
+    return os.path.normpath(path).replace(os.sep, "/")
+
+
+def _select_masks(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
+    """The masks among images in the same folder: those that are named like another image with a usual ending."""
+    stems = {strip_image_extension(file.path) for file in files}
+    for convention in _CONVENTIONS[1:]:
+        found = []
+        for file in files:
+            stem = strip_image_extension(file.path)
+            if stem.endswith(convention.mask) and stem.removesuffix(convention.mask) + convention.image in stems:
+                found.append(file)
+        if found:
+            return tuple(found)
+    return ()
 
 
 @check_keywords
@@ -306,7 +385,7 @@ class CityscapesSource(ImageMaskSource):
         found = find_images(masks).files
         train_ids = _select_by_suffix(found, _TRAIN_IDS_SUFFIX)
         mask_files = train_ids or _select_by_suffix(found, _IDS_SUFFIX)
-        convention = _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX if train_ids else _IDS_SUFFIX)
+        convention = MaskNaming(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX if train_ids else _IDS_SUFFIX)
         pairs = [
             pair._replace(
                 path=f"leftImg8bit/{pair.path}" if pair.image else pair.path,
@@ -368,21 +447,38 @@ def _list_folders(folder: str) -> list[str]:
     return [path for path in paths if os.path.isdir(path)]
 
 
-def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> _NamingConvention:
-    """The first convention that pairs any mask with an image."""
+def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> MaskNaming:
+    """The convention of two folders; that of equal names if none pairs any mask with an image."""
     have = {strip_image_extension(file.path) for file in images}
-    stems = [strip_image_extension(file.path) for file in masks]
+    return find_mask_naming(have, [strip_image_extension(file.path) for file in masks]) or _CONVENTIONS[0]
+
+
+def find_mask_naming(have: Collection[str], stems: Sequence[str]) -> MaskNaming | None:
+    """The first convention that pairs any mask with an image, given their names without extensions."""
     for convention in _CONVENTIONS:
         for name in stems:
             if name.endswith(convention.mask) and name.removesuffix(convention.mask) + convention.image in have:
                 return convention
-    return _CONVENTIONS[0]
+    return _derive_convention(have, stems)
+
+
+def _derive_convention(images: Collection[str], masks: Sequence[str]) -> MaskNaming | None:
+    """The ending that all masks share after the name of an image: `x.ah`, `x_1stHO`, `x_instance_color_RGB`."""
+    first = min(masks, default="")
+    # The shortest ending first: `1_a` may be an image, too.
+    for end in range(len(first) - 1, 0, -1):
+        ending = first[end:]
+        if first[:end] not in images or ending[0].isalnum():
+            continue
+        if all(name.endswith(ending) and name.removesuffix(ending) in images for name in masks):
+            return MaskNaming("", ending)
+    return None
 
 
 def _pair_files(
     images: Iterable[SourceFile],
     masks: Iterable[SourceFile],
-    convention: _NamingConvention,
+    convention: MaskNaming,
     beside: str,
     may_be_without: Callable[[str], bool],
 ) -> list[ImageMaskPair]:
