@@ -92,9 +92,9 @@ def _(place):
     return place.case(make, place.root / "a.csv", row=1, line=3, feature="y", good=1)
 
 
-@cell("csv", "bad encoding", "X521")
+@cell("csv", "bad encoding", "X585")
 def _(place):
-    return place.case(csv(place, "x,y\n1,a\n".encode("utf-16")), place.root / "a.csv")
+    return place.case(csv(place, "x,y\n1,a\n".encode("utf-16")[:-1]), place.root / "a.csv", line=2)
 
 
 @cell("csv", "inconsistent columns", "E354")
@@ -172,9 +172,9 @@ def _(place):
     return place.case(make, place.root / "a.jsonl", row=1, line=2, good=1)
 
 
-@cell("jsonl", "bad encoding", "X521")
+@cell("jsonl", "bad encoding", "X585")
 def _(place):
-    return place.case(jsonl(place, '{"x": 1}\n'.encode("utf-16")), place.root / "a.jsonl")
+    return place.case(jsonl(place, '{"x": 1}\n'.encode("utf-16")[:-1]), place.root / "a.jsonl", line=1)
 
 
 @cell("jsonl", "inconsistent columns", "E309")
@@ -233,9 +233,9 @@ def _(place):
     return place.case(text(place, b"a\ncaf\xe9\n"), place.root / "a.txt", row=1, line=2, feature="text", good=1)
 
 
-@cell("text", "bad encoding", "X521")
+@cell("text", "bad encoding", "X585")
 def _(place):
-    return place.case(text(place, "a\nb\n".encode("utf-16")), place.root / "a.txt")
+    return place.case(text(place, "a\nb\n".encode("utf-16")[:-1]), place.root / "a.txt", line=2)
 
 
 @cell("text", "unreadable", "X503")

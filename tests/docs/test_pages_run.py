@@ -30,7 +30,7 @@ PROSE = {
 PROSE |= {"reference/writing", *(name for name in IDS if name.startswith("reference/api/"))}
 # Loader workers are forked, which is not safe in a process in which other tests have started threads; and Keras keeps
 # the backend that it was first imported with.
-ALONE = {"reference/torch", "tutorial/training"}
+ALONE = {"reference/torch", "tutorial/first-hour", "tutorial/training"}
 # As in pyproject.toml: Keras's own variables do not know the newest form of NumPy's protocol.
 WARNINGS = ["-Werror", "-Wignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"]
 RUN = {"python", "console", "setup"}

@@ -36,14 +36,9 @@ def adopt(
     allow_missing: Annotated[
         bool, flag_option("--allow-missing", "Adopt a set of -of-N shards that is incomplete.", Panel.SOURCE)
     ] = False,
-    workers: Annotated[
-        int | None,
-        shared.integer_option(
-            "--workers", "Shards to read at a time. Default: one per core.", Panel.RUN, do="--workers 2"
-        ),
-    ] = None,
-    fresh: Annotated[
-        bool, flag_option("--fresh", "Replace an existing manifest and its indexes.", Panel.RUN)
+    workers: shared.WorkersOption = None,
+    rebuild: Annotated[
+        bool, flag_option("--rebuild", "Replace an existing manifest and its indexes.", Panel.RUN)
     ] = False,
     as_json: shared.JsonOption = False,
 ) -> int:
@@ -62,7 +57,7 @@ def adopt(
         kind=kind.value if kind else None,
         allow_missing=allow_missing,
         workers=workers,
-        fresh=fresh,
+        rebuild=rebuild,
     )
     with report_bad_data(_DATA_ERROR_CODES, as_json=as_json, left="nothing was written"):
         result = adopt_shards(path, requested, progress=True)

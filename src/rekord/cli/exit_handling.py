@@ -65,8 +65,23 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
     sentence = escape_controls(failure.message).rstrip(".")
     extra = re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", sentence)
     if extra is not None:
-        return error("U601", f"`{path}`: unexpected argument `{truncate(extra[1])}`", do=help_line)
+        what = f"`{path}`: unexpected argument `{truncate(extra[1])}`"
+        quoted = _quote_pattern(arguments)
+        likely = "the shell replaced a pattern by the names of several files" if quoted else None
+        return error("U601", what, likely=likely, do=quoted or help_line)
     return error("U601", f"`{path}`: {sentence[:1].lower()}{sentence[1:]}", do=help_line)
+
+
+def _quote_pattern(arguments: Sequence[str]) -> str | None:
+    """The command line with one quoted pattern in place of several files of one folder and extension."""
+    paths = [word for word in arguments if os.path.isfile(word)]
+    places = {(os.path.dirname(word), os.path.splitext(word)[1]) for word in paths}
+    if len(paths) < 2 or len(places) > 1 or not paths[0].isprintable():
+        return None
+    folder, extension = next(iter(places))
+    pattern = os.path.join(folder, f"*{extension}")
+    words = [pattern if word == paths[0] else word for word in arguments if word not in paths[1:]]
+    return f"rekord {shlex.join(words)}"
 
 
 def unknown_verb_error(verb: str, group: Any) -> RekordError:

@@ -137,7 +137,7 @@ FormatOption: TypeAlias = Annotated[
 # Run.
 
 WorkersOption: TypeAlias = Annotated[
-    int | None, integer_option("--workers", "Worker processes. Default: one per core.", Panel.RUN, do="--workers 2")
+    int | None, integer_option("--workers", "Parallel workers. Default: one per core.", Panel.RUN, do="--workers 2")
 ]
 DryRunOption: TypeAlias = Annotated[
     bool, flag_option("--dry-run", "Print what would be written, and write nothing.", Panel.RUN)

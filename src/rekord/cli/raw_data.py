@@ -14,7 +14,6 @@ from rekord.cli import write_options as options
 from rekord.cli.console import StyledText, escape_controls, shorten_paths
 from rekord.cli.flag_hints import translate_document, translate_error, translate_hint
 from rekord.cli.options import Panel, flag_option, text_option
-from rekord.cli.payload_view import format_bytes, format_message, inspect_image, message_to_json, parse_message
 from rekord.errors import error
 from rekord.report.formatting import format_byte_size
 
@@ -255,6 +254,8 @@ def format_stored_row(
     row: StoredRow, folder: str, texts: Mapping[str, Callable[[Any], str]]
 ) -> Iterator[list[StyledText]]:
     """A row of raw data as it would be stored. Its path is relative to `folder`."""
+    from rekord.cli.payload_view import format_message, parse_message
+
     name = "" if row.path is None else shorten_paths(folder, [row.path])[row.path]
     place = ("" if row.row is None else f"  row {row.row:,}") + ("" if row.line is None else f"  line {row.line:,}")
     place = place if name else place.strip()
@@ -271,6 +272,8 @@ def format_stored_row(
 
 def stored_row_to_json(row: StoredRow, schema: Schema, *, whole: bool) -> dict[str, Any]:
     """A row as a JSON document; unless `whole`, a long byte string is described and not contained."""
+    from rekord.cli.payload_view import message_to_json, parse_message
+
     document: dict[str, Any] = {"path": row.path, "row": row.row, "line": row.line}
     if row.problem is not None:
         return {**document, "error": translate_error(row.problem).to_dict()}
@@ -285,6 +288,8 @@ def stored_row_to_json(row: StoredRow, schema: Schema, *, whole: bool) -> dict[s
 
 
 def _describe_long_values(record: dict[str, Any], payload: bytes) -> None:
+    from rekord.cli.payload_view import inspect_image, parse_message
+
     message = parse_message(payload)
     for key, value in (message.features or {}).items():
         if not isinstance(value, list):
@@ -304,15 +309,15 @@ def number_texts(schema: Schema) -> dict[str, Callable[[int], str]]:
 
 def display_texts(schema: Schema) -> dict[str, Callable[[Any], str]]:
     """By record key, how to print its values: times, class names, and the class ids of masks."""
-    from rekord.schema import Label, Mask
+    from rekord.schema import Mask
 
     texts: dict[str, Callable[[Any], str]] = dict(number_texts(schema))
     for name, feature in schema.features.items():
         key = feature.record_keys(name)[0]
         if isinstance(feature, Mask):
             texts[key] = _MaskText(feature)
-        elif isinstance(feature, Label) and feature.names:
-            texts[key] = _LabelText(tuple(feature.names))
+        elif feature.class_names:
+            texts[key] = _LabelText(feature.class_names)
     return texts
 
 
@@ -335,6 +340,7 @@ class _MaskText:
     def __call__(self, data: bytes) -> str:
         import numpy as np
 
+        from rekord.cli.payload_view import format_bytes
         from rekord.codec.images.decode import decode_mask
         from rekord.codec.images.inspect import InvalidImage
         from rekord.codec.images.store import MaskIds

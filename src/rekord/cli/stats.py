@@ -141,7 +141,7 @@ def _iter_class_lines(feature: FeatureStats, width: int) -> Iterator[StyledLine]
     imbalance = f", imbalance {feature.imbalance:,.3g}×" if feature.imbalance and feature.imbalance > 1 else ""
     yield [
         (escape_controls(feature.name), "bold"),
-        f": {format_count(len(classes), 'class').replace('classs', 'classes')}{imbalance}",
+        f": {format_count(len(classes), 'class')}{imbalance}",
     ]
     ranked = sorted(classes.items(), key=lambda pair: -pair[1])
     listed = list(classes.items()) if len(classes) <= _MAX_LISTED_CLASSES else ranked[:_MAX_LISTED_CLASSES]

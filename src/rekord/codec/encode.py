@@ -27,7 +27,7 @@ from rekord.codec.values import (
 )
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema import Boxes, Feature, Image, Label, Mask, MultiLabel, Schema, Sparse, Tensor, Timestamp
+from rekord.schema import Boxes, Feature, Image, Mask, MultiLabel, Schema, Sparse, Tensor, Timestamp
 from rekord.schema.base import dtype_name
 
 StoredValues: TypeAlias = "Array | list[bytes]"
@@ -288,13 +288,13 @@ def validate_schema(schema: object) -> Schema:
         )
     if isinstance(schema, Schema):
         for name, feature in schema.items():
-            if isinstance(feature, (Label, MultiLabel)) and feature.has_unknown_classes:
+            if feature.has_unknown_classes:
                 raise _unknown_classes_error(name, feature)
         return schema
     raise invalid("schema", schema, "an rk.Schema", "rk.Schema({...}), or rk.Schema.load(path)")
 
 
-def _unknown_classes_error(name: str, feature: Label | MultiLabel) -> RekordError:
+def _unknown_classes_error(name: str, feature: Feature) -> RekordError:
     kind = type(feature).__name__
     return error(
         "S146",

@@ -218,7 +218,7 @@ class RowEncoding:
             return
         if self._job.function is not None and self._job.inferred:
             failure.do = "declare the columns that `map=` returns: schema=rk.Schema({…})"
-        elif isinstance(self._job.layout, PlainLayout):
+        elif self._job.inferred and isinstance(self._job.layout, PlainLayout):
             name = failure.location.feature
             failure.do = f"drop=[{name!r}], or declare it: columns={{{name!r}: rk.Text(optional=True)}}"
 

@@ -319,7 +319,7 @@ class Loader(_Closing, Iterable[T]):
         request = self._request
         facts = [format_count(request.batch_size, "row") + " each"]
         if not request.sampler.is_file_order or request.shards.counted:  # else files would be read to count
-            facts.insert(0, format_count(len(self), "batch").replace("batchs", "batches"))
+            facts.insert(0, format_count(len(self), "batch"))
         order = getattr(request.sampler, "order", None)
         shuffled = order is not None and order.kind != "sequential"
         facts.append(f"shuffle={order.kind!r}, seed={order.seed}" if order is not None and shuffled else "in order")

@@ -98,7 +98,7 @@ def _describe_feature(feature: FeatureStats) -> tuple[str, str, str, str]:
         least, mean, most = (format_number(one) for one in (moments.min, moments.mean, moments.max))
         values = f"{least} to {most}, mean {mean}"
         if feature.classes is not None:
-            values = format_count(len(feature.classes), "class").replace("classs", "classes")
+            values = format_count(len(feature.classes), "class")
     elif feature.distinct is not None and feature.distinct.total:
         values = f"{feature.distinct.unique:,} distinct"
     missing = f", {feature.missing:,} missing" if feature.missing else ""

@@ -52,8 +52,9 @@ def format_range(low: Any, high: Any) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """`1 record`, `51,240 records`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """`1 record`, `51,240 records`, `3 classes`."""
+    plural = noun if number == 1 else noun + ("es" if noun.endswith(("s", "ch")) else "s")
+    return f"{number:,} {plural}"
 
 
 def format_byte_size(n_bytes: int) -> str:

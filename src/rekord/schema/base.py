@@ -273,6 +273,9 @@ class Feature:
     is_image: ClassVar[bool] = False
     """Whether values are encoded images, which `decode=True` decodes to pixels."""
 
+    is_label: ClassVar[bool] = False
+    """Whether values name classes, which can be learned from data."""
+
     family: ClassVar[str] = ""
     """Types of one family store the same kind of value and can read each other's data."""
 
@@ -334,6 +337,11 @@ class Feature:
     def class_names(self) -> tuple[str, ...] | None:
         """The class names, if values are ids of named classes."""
         return None
+
+    @property
+    def has_unknown_classes(self) -> bool:
+        """Whether the classes are still to be learned from data."""
+        return False
 
     @property
     def time_zone(self) -> str | None:

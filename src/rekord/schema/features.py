@@ -271,6 +271,7 @@ class Label(Feature):
     _first: ClassVar[tuple[str, ...]] = ("names", "count")
     value_kind = "int"
     family = "integer"
+    is_label = True
 
     def __init__(
         self,
@@ -436,6 +437,7 @@ class MultiLabel(Int64):
 
     _first: ClassVar[tuple[str, ...]] = ("names", "count")
     reads_text = False
+    is_label = True
 
     def __init__(
         self,

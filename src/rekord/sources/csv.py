@@ -105,6 +105,7 @@ class CsvSurvey:
     table: CsvTable
     indexes: tuple[RowIndex, ...]
     rows: int
+    header: bool  # whether the first line has the names of the columns
     guesses: tuple[SourceGuess, ...]
 
 
@@ -166,7 +167,7 @@ def _survey_files(
             requested.na,
             is_usual_na=requested.na == DEFAULT_NA,
         )
-    return CsvSurvey(listing, table, tuple(indexes), rows, tuple(guesses))
+    return CsvSurvey(listing, table, tuple(indexes), rows, first.header, tuple(guesses))
 
 
 def _widen_lossy_floats(table: CsvTable, block: RowBlock | None) -> tuple[CsvColumn, ...]:

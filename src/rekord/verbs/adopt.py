@@ -78,7 +78,7 @@ class AdoptOptions(VerbOptions):
     kind: RecordKind | None = None
     allow_missing: bool = False
     workers: int | None = None
-    fresh: bool = False
+    rebuild: bool = False
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
@@ -100,7 +100,7 @@ def adopt(
     kind: RecordKind | None = None,
     allow_missing: bool = False,
     workers: int | None = None,
-    fresh: bool = False,
+    rebuild: bool = False,
     progress: bool = True,
 ) -> Dataset:
     """Turn the shards in a folder into a dataset, without copying or changing them.
@@ -109,7 +109,7 @@ def adopt(
     (`.rekord`) are written next to the shards. Splits are found as `rk.open` finds them. Without a `schema`, one is
     inferred that all records match. `label` is the integer column that holds class ids, and `label_map` has their
     names: a .pbtxt label map, a file with one name per line, or the names themselves. `index` adds columns to the
-    index, which has every label. An existing manifest is an error unless `fresh=True`.
+    index, which has every label. An existing manifest is an error unless `rebuild=True`.
     """
     requested = AdoptOptions.of(locals())
     adopt_shards(path, requested, progress=progress)
@@ -159,7 +159,7 @@ def adopt_shards(
     # Everything is staged inside the folder: the one above it may be read-only, or on another disk.
     transaction = Transaction(os.path.join(folder, METADATA_FOLDER), storage, shown=folder)
     with _explain_failures(folder), transaction.lock():
-        if has_manifest(folder) and not options.fresh:
+        if has_manifest(folder) and not options.rebuild:
             for staging in transaction.stagings():
                 staging.remove()  # of a run that died after it had published the manifest
             raise error(
@@ -168,7 +168,7 @@ def adopt_shards(
                 location=Location(path=manifest_path(folder)),
                 expected=f"shards without a {MANIFEST_NAME}",
                 found=f"a {MANIFEST_NAME}",
-                do="fresh=True to replace it and the indexes; the shards are not changed",
+                do="rebuild=True to replace it and the indexes; the shards are not changed",
             )
         run = _Adoption(folder, options, transaction, _find_splits(folder, allow_missing=options.allow_missing))
         if not progress:
@@ -225,7 +225,7 @@ def _find_splits(folder: str, *, allow_missing: bool) -> dict[str, list[str]]:
                 "folder contains another dataset",
                 f"no {MANIFEST_NAME} below the folder",
                 f"one in {below[:60]}",
-                f"rekord adopt {shlex.quote(nested)} --fresh, or move it elsewhere",
+                f"rekord adopt {shlex.quote(nested)} --rebuild, or move it elsewhere",
             )
     return found
 
@@ -426,7 +426,7 @@ class _Adoption:
         )
         staging = self.transaction.staging(plan.id)
         for other in self.transaction.stagings():
-            if self.options.fresh or other.folder != staging.folder:
+            if self.options.rebuild or other.folder != staging.folder:
                 other.remove()
         staging.prepare(plan.to_json())
         return staging
@@ -488,7 +488,7 @@ class _Adoption:
         if not of_type(schema.context, Label) and (names := _find_labels(schema)):
             yield (
                 f"`{names[0]}` holds integers; if they are class ids: "
-                f"rekord adopt {place} --fresh --label {shlex.quote(names[0])} --label-map FILE"
+                f"rekord adopt {place} --rebuild --label {shlex.quote(names[0])} --label-map FILE"
             )
 
 

@@ -19,7 +19,7 @@ from rekord.layouts.base import Layout, PlainLayout
 from rekord.layouts.classification import add_background, classification
 from rekord.layouts.selected import SelectedLayout
 from rekord.location import Location
-from rekord.schema import Feature, Image, Label, Mask, MultiLabel, Schema, Text
+from rekord.schema import Feature, Label, MultiLabel, Schema, Text
 from rekord.sources.arrays import DataFrameSource
 from rekord.sources.arrow import ArrowTableSource
 from rekord.sources.base import Source, SourceFacts, SourceRow, UnusedInput, is_partitioned
@@ -126,7 +126,7 @@ def check_column_options(options: WriteOptions) -> None:
         raise invalid("label", options.label, "the name of a column", 'label="species"')
     if options.label is not None and options.columns is not None and options.label in options.columns:
         feature = options.columns[options.label]
-        if not isinstance(feature, (Label, MultiLabel)):
+        if not feature.is_label:
             raise conflicting_options("label", "columns", expected="one declaration of a column")
     for name in ("drop", "keep"):
         value = getattr(options, name)
@@ -180,11 +180,11 @@ def _project_csv(source: CsvSource | GzipCsvSource, request: ColumnRequest, name
     for name, feature in request.declared.items():
         if feature.reads_text and feature.shape == () and name in names:
             types[name] = feature
-        elif isinstance(feature, (Image, Mask)) and name in names:
+        elif feature.is_image and name in names:
             types[name] = _TEXT
     types = {name: one for name, one in types.items() if request.is_kept(name)}
     keep = requested.keep
-    if requested.header and not all(map(request.is_kept, names)):
+    if source.survey().header and not all(map(request.is_kept, names)):
         keep = tuple([name for name in names if request.is_kept(name) or name in request.needed])
     if keep == () or (keep == requested.keep and tuple(types.items()) == requested.types):
         return source
@@ -318,8 +318,8 @@ def _declare(name: str, declared: Mapping[str, Feature], inferred: Schema | None
     if feature is None:
         assert known is not None
         return known
-    is_open = isinstance(feature, (Label, MultiLabel)) and feature.has_unknown_classes
-    if is_open and isinstance(known, (Label, MultiLabel)) and not known.has_unknown_classes:
+    has_classes = known is not None and known.is_label and not known.has_unknown_classes
+    if known is not None and has_classes and feature.has_unknown_classes:
         return known  # the data declares its classes
     return feature
 
@@ -332,7 +332,7 @@ def _find_path_columns(
     if source.kind not in _PATH_SOURCES:
         return found
     for name, feature in features.items():
-        if isinstance(feature, (Image, Mask)) and name in known:
+        if feature.is_image and name in known:
             seen = None if inferred is None else inferred.get(name)
             if seen is None or (seen.is_text and seen.shape == ()):
                 found.append(name)
@@ -353,7 +353,7 @@ def _learn(
     unknown = [
         name
         for name, one in features.items()
-        if isinstance(one, (Label, MultiLabel)) and (one.has_unknown_classes or name in request.open_classes)
+        if one.is_label and (one.has_unknown_classes or name in request.open_classes)
     ]
     learned: dict[str, Feature] = {}
     classes: dict[str, ClassIds] = {}
@@ -437,7 +437,7 @@ def declare_layout(layout: Layout, source: Source, facts: SourceFacts, request: 
     dropped = [name for name in columns if not request.is_kept(name)]
     declared = {}
     for name, feature in (request.columns or {}).items():
-        if isinstance(feature, (Label, MultiLabel)):
+        if feature.is_label:
             continue  # the layout has its own classes, or those that were declared
         key = layout.schema[name].key or name
         declared[name] = type(feature)(**{"key": key, **feature.declared()})
@@ -453,7 +453,7 @@ def declare_layout(layout: Layout, source: Source, facts: SourceFacts, request: 
 def choose_class_names(request: ColumnRequest, layout: str, facts: SourceFacts) -> tuple[str, ...] | None:
     """The class names that override those of a layout's source; None if nothing does."""
     label = request.columns.get("label") if request.columns else None
-    named = label.names if isinstance(label, Label) else None
+    named = None if label is None else label.class_names
     wanted = request.class_names or named
     if layout != "classification":
         for option, value in (("background", request.background), ("label_map", request.class_names)):

@@ -45,10 +45,10 @@ def test_notes_go_to_stderr_and_into_the_json_document(folder: Path, capsys: pyt
     assert document["splits"]["train"] == {"records": 20, "shards": 1, "bytes": 940}
     assert (document["dataset"], document["schema"], document["index"]) == ("data", "inferred", [])
     assert document["notes"] == [
-        "`label` holds integers; if they are class ids: rekord adopt data --fresh --label label --label-map FILE"
+        "`label` holds integers; if they are class ids: rekord adopt data --rebuild --label label --label-map FILE"
     ]
     assert isinstance(document["seconds"], float)
-    assert run_command_line(["adopt", "data", "--fresh"]) == 0
+    assert run_command_line(["adopt", "data", "--rebuild"]) == 0
     assert f"note: {document['notes'][0]}" in capsys.readouterr().err.splitlines()
 
 
@@ -75,9 +75,11 @@ def test_wrong_usage_is_one_message(
 def test_advice_names_flags(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["adopt", "data"]) == 0
     assert run_command_line(["adopt", "data"]) == 2
-    assert "  do        --fresh to replace it and the indexes; the shards are not changed" in capsys.readouterr().err
+    assert (
+        "  do        --rebuild to replace it and the indexes; the shards are not changed" in capsys.readouterr().err
+    )
     (folder / "train-00000-of-00002.tfrecord").write_bytes(b"")
-    assert run_command_line(["adopt", "data", "--fresh"]) == 3
+    assert run_command_line(["adopt", "data", "--rebuild"]) == 3
     assert "  do        --allow-missing      (or fetch the missing files)" in capsys.readouterr().err
 
 

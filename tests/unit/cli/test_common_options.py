@@ -65,6 +65,7 @@ COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "delete": (["data", "out", "--where", "id = 1"], {"dataset", "deleted"}),
     "relabel": (["data", "out", "--map-labels", "dog=wolf"], {"dataset", "relabelled"}),
     "export": (["data", "out.csv", "--split", "train"], {"format"}),
+    "adopt": (["shards"], {"dataset", "splits", "schema", "notes", "seconds"}),
     "index": (["data", "--format", "vahidk"], {"files", "records"}),
     "reader": (["data", "--for", "torch"], {"dataset", "for", "code"}),
     "train": (["data", "model", "--epochs", "1", "--limit", "8"], {"seconds"}),

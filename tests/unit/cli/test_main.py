@@ -25,7 +25,7 @@ from rekord.testing import corrupt_payload, example_bytes, frames
 ESCAPE = "\x1b"
 VERBS = (
     *("write", "show", "stats", "query", "infer", "check", "doctor", "salvage", "diff"),
-    *("rewrite", "split", "balance", "append", "delete", "relabel", "export", "index", "reader"),
+    *("rewrite", "split", "balance", "append", "delete", "relabel", "export", "adopt", "index", "reader"),
     *("train", "demo", "explain", "help"),
 )
 
@@ -88,6 +88,19 @@ def test_wrong_usage_is_one_message_with_a_hint_and_exit_code_2(
     assert printed.err.startswith(first_line)
     assert f"\n  {hint}" in printed.err
     assert "Traceback" not in printed.err
+
+
+def test_a_pattern_that_the_shell_expanded_is_proposed_in_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("parts").mkdir()
+    for name in ("a", "b", "c"):
+        Path("parts", f"{name}.csv").write_text("x\n1\n")
+    assert run_command_line(["write", "parts/a.csv", "parts/b.csv", "parts/c.csv", "out", "--seed", "3"]) == 2
+    do = capsys.readouterr().err.rpartition("do        ")[2].strip()
+    assert do == "rekord write 'parts/*.csv' out --seed 3"
+    assert run_command_line(shlex.split(do)[1:]) == 0
 
 
 def test_no_command_at_all_shows_the_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_an_image_with_a_label_is_classified_from_the_image_alone(tmp_path):
     rows = [{"image": image(i), "label": i % 2, "filename": f"{i}.png"} for i in range(6)]
     task = choose_task(dataset(rows, tmp_path / "data", layout=layout))
     assert (task.kind, task.target, inputs_of(task)) == ("classification", "label", {"image": "image"})
-    assert (task.classes, task.values) == (("background", "cat", "dog"), None)
+    assert (task.classes, task.values) == (("cat", "dog"), None)
     assert task.left_out == {
         "format": "describes how the image is stored",
         "filename": "identifies the source of the record",

@@ -118,7 +118,7 @@ def test_the_result_does_not_depend_on_workers_or_times(folder: Path) -> None:
     first = read_tree(folder)
     for path in folder.glob("*.tfrecord"):
         os.utime(path, (1, 1))
-    rk.adopt(folder, workers=4, fresh=True, progress=False)
+    rk.adopt(folder, workers=4, rebuild=True, progress=False)
     assert read_tree(folder) == first
 
 
@@ -187,9 +187,9 @@ def test_a_declared_schema_is_taken_and_records_must_match_it(folder: Path, tmp_
     schema = rk.Schema({"label": rk.Label(NAMES), "text": rk.Bytes()})
     schema.save(tmp_path / "schema.json")
     for given in (schema, tmp_path / "schema.json"):
-        assert rk.adopt(folder, schema=given, fresh=True, progress=False).schema == schema
+        assert rk.adopt(folder, schema=given, rebuild=True, progress=False).schema == schema
     with pytest.raises(rk.DecodeError) as caught:
-        rk.adopt(folder, schema=rk.Schema({"text": rk.Int64()}), fresh=True, progress=False)
+        rk.adopt(folder, schema=rk.Schema({"text": rk.Int64()}), rebuild=True, progress=False)
     assert (caught.value.location.record, caught.value.location.feature) == (0, "text")
     assert rk.open(folder).schema == schema
 
@@ -214,7 +214,7 @@ PBTXT = "".join(f"item {{ id: {i} name: '{name}' }}\n" for i, name in enumerate(
 def test_class_names_come_from_a_file_a_list_or_a_mapping(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("cat\ndog\ncow\n")
     for given in (tmp_path / "names.txt", NAMES, dict(enumerate(NAMES))):
-        assert rk.adopt(folder, label_map=given, fresh=True, progress=False).schema["label"] == rk.Label(NAMES)
+        assert rk.adopt(folder, label_map=given, rebuild=True, progress=False).schema["label"] == rk.Label(NAMES)
 
 
 def test_the_number_of_classes_follows_from_all_records(folder: Path) -> None:
@@ -255,7 +255,7 @@ def test_lists_of_labels_are_checked_too(tmp_path: Path) -> None:
     put(tmp_path / "a.tfrecord", [example_bytes({"label": list(range(i))}) for i in range(1, 4)])
     assert rk.adopt(tmp_path, label_map=NAMES, progress=False).schema["label"] == rk.Label(NAMES, shape=(None,))
     with pytest.raises(rk.DatasetError) as caught:
-        rk.adopt(tmp_path, label_map=NAMES[:2], fresh=True, progress=False)
+        rk.adopt(tmp_path, label_map=NAMES[:2], rebuild=True, progress=False)
     assert (caught.value.code, caught.value.location.record) == ("X588", 2)
 
 
@@ -305,7 +305,7 @@ def test_a_label_map_for_one_of_several_columns_needs_its_name(tmp_path: Path) -
 
 def test_a_note_says_how_integers_become_labels(folder: Path) -> None:
     (note,) = adopt_shards(folder, AdoptOptions()).notes
-    assert note.endswith(f"rekord adopt {folder} --fresh --label label --label-map FILE")
+    assert note.endswith(f"rekord adopt {folder} --rebuild --label label --label-map FILE")
 
 
 # Refused
@@ -352,7 +352,7 @@ def test_an_existing_manifest_is_kept_unless_fresh(folder: Path) -> None:
         rk.adopt(folder, label="label", progress=False)
     assert (caught.value.code, caught.value.location.path) == ("U618", str(folder / "rekord.json"))
     assert read_tree(folder) == before
-    assert rk.adopt(folder, label="label", fresh=True, progress=False).schema["label"] == rk.Label(3)
+    assert rk.adopt(folder, label="label", rebuild=True, progress=False).schema["label"] == rk.Label(3)
     assert rk.check(folder).ok
 
 
