@@ -27,7 +27,14 @@ SPLIT_NAMES = {
     **dict.fromkeys(("valid", "validation", "dev"), "val"),
     **dict.fromkeys(("testing", "te"), "test"),
 }
-COMMAND = re.compile(r"rekord (?:write|infer|show) [^\n]*?(?= *(?:,? or rekord|\(|$)|\n)", re.MULTILINE)
+COMMAND = re.compile(r"^ +(?:do|or) +(rekord [a-z]+ .*)$", re.MULTILINE)
+CLAIMS = {
+    "# images and masks": "deeplab",
+    "# images with boxes": "detection",
+    "# images in folders as classes": "classification",
+    "# images without labels": "images",
+}
+"""What the comment after a proposed command says of it."""
 
 
 @dataclass
@@ -172,29 +179,33 @@ def judge(entry: RawLayout, source: Path, out: Path, capsys: pytest.CaptureFixtu
         return f"silently wrong: {min(told, key=len) if told else [f'{facts.layout}, must be refused']}"
     if not entry.refusal:
         return f"refused, must be read: {result.messages}"
-    return judge_refusal(result, source, out, capsys)
+    return judge_refusal(result, out, capsys)
 
 
-def judge_refusal(result: Written, source: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """Whether a refusal says what was seen, and whether each command that it proposes works or is refused itself."""
+def judge_refusal(result: Written, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Whether a refusal says what was seen, and whether each command that it proposes does what it claims."""
+    code = re.search(r"Error ([A-Z]\d{3}):", result.messages)
     for part in ("found ", "do "):
         if not re.search(rf"^ +{part}", result.messages, re.MULTILINE):
             return f"refused without {part.strip()!r}: {result.messages}"
     commands = COMMAND.findall(result.messages)
-    if not commands and not re.search(r"--[a-z]|rk\.", result.messages.partition(" do ")[2]):
+    is_bad_row = code is not None and code[1].startswith("E")  # what to do is an edit of the file that it names
+    if not commands and not is_bad_row and not re.search(r"--[a-z]|rk\.", result.messages.partition(" do ")[2]):
         return f"refused without a command: {result.messages}"
     for number, command in enumerate(commands):
-        words = shlex.split(command)[1:]
+        words = shlex.split(command, comments=True)[1:]
         if words[0] != "write":
             continue
         place = out.with_name(f"{out.name}-{number}")
         again = write([str(place) if word == "OUT" else word for word in words[1:]], place, capsys)
-        if again.code == 0 and "--layout" in words:
-            wanted = words[words.index("--layout") + 1]
+        if again.code == 0:
             written = again.document.get("layout", Facts(place).layout)
-            if wanted not in ("auto", written):
+            claimed = next((layout for claim, layout in CLAIMS.items() if claim in command), written)
+            if "--layout" in words:
+                claimed = words[words.index("--layout") + 1]
+            if claimed != written:
                 return f"the command {command!r} wrote the layout {written}"
-        elif again.code and not re.search(r"^ *\S*Error [A-Z]\d{3}|[A-Z]\d{3}: ", again.messages, re.MULTILINE):
+        elif not re.search(r"Error [A-Z]\d{3}: ", again.messages):
             return f"the command {command!r} failed: {again.messages}"
     return "refused"
 

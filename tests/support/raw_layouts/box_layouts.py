@@ -568,7 +568,12 @@ def roboflow_yolov8(t: Tree) -> None:
     t.put("README.roboflow.txt", "pets\n")
 
 
-@raw_layout(detection(2, CAT_BOXES), detection({"train": 1, "val": 1}, CAT_BOXES))
+@raw_layout(
+    detection(2, CAT_BOXES),
+    detection({"train": 1, "val": 1}, CAT_BOXES),
+    detection({"train": 1, "test": 1}, CAT_BOXES),
+    refusal=True,
+)
 def darknet(t: Tree) -> None:
     """AlexeyAB/darknet, how to train: data/obj.names, data/obj.data, data/train.txt, data/obj/*.jpg with *.txt."""
     for i in range(2):

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 
-from raw_layouts import Tree, classification, images, raw_layout, table
+from raw_layouts import Tree, classification, images, raw_layout, segmentation, table
 
 WNIDS = ("n01440764", "n01443537")
 WNID_LABELS = {"n01440764": 3, "n01443537": 3}
@@ -246,7 +246,8 @@ def oxford_flowers_102(t: Tree) -> None:
 @raw_layout(classification(6, {"daisy": 2, "roses": 2, "tulips": 2}))
 def flower_photos(t: Tree) -> None:
     """TensorFlow's image-loading tutorial: flower_photos/{daisy,…}/*.jpg and LICENSE.txt."""
-    class_folders(t, "flower_photos/", {"daisy": 2, "roses": 2, "tulips": 2}, "{1}_2b.jpg")
+    for i, name in enumerate(("daisy", "roses", "tulips")):
+        t.images(f"flower_photos/{name}/10{i}{{}}_0c9a.jpg", (1, 2))
     t.put("flower_photos/LICENSE.txt", "All images are licensed under Creative Commons.\n")
 
 
@@ -256,6 +257,7 @@ PET_STEMS = ("Abyssinian_1", "Abyssinian_2", "beagle_1", "beagle_2")
 @raw_layout(
     classification({"*": 4}, {"1": 2, "2": 2}),
     classification({"*": 4}, {"Abyssinian": 2, "beagle": 2}),
+    segmentation({"*": 4}, "1 2 3", unused=("list.txt", "xmls")),
     refusal=True,
 )
 def oxford_iiit_pet(t: Tree) -> None:
@@ -612,8 +614,8 @@ INAT = ("00000_Animalia_Annelida_Lumbricus_terrestris", "00001_Animalia_Annelida
 @raw_layout(classification(4, dict.fromkeys(INAT, 2)))
 def inaturalist_2021_folders(t: Tree) -> None:
     """torchvision.datasets.INaturalist: 2021_train_mini/number_kingdom_…_species/*.jpg."""
-    for name in INAT:
-        t.images(f"2021_train_mini/{name}/{{}}-6f1a.jpg", ("0a", "0b"))
+    for i, name in enumerate(INAT):
+        t.images(f"2021_train_mini/{name}/{i}{{}}-6f1a.jpg", ("0a", "0b"))
 
 
 @raw_layout(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raw_layouts import BINARY, Tree, raw_layout, segmentation, table
+from raw_layouts import BINARY, Tree, classification, images, raw_layout, segmentation, table
 
 RGB = ((0, 0, 0), (128, 0, 0), (0, 128, 0))
 
@@ -598,7 +598,7 @@ def kitti_stereo(t: Tree) -> None:
         t.masks(f"Kitti2015/training/{folder}/{{}}.png", ("000000_10", "000001_10"), (0, 5000, 9000), "I;16")
 
 
-@raw_layout()
+@raw_layout(images({"*": 6}), refusal=True)
 def kitti_stereo_images(t: Tree) -> None:
     """KITTI's colour pairs: training/{image_2,image_3}/000000.png: left and right, no masks and no classes."""
     for folder in ("image_2", "image_3"):
@@ -705,8 +705,28 @@ def masks_next_to_images(t: Tree) -> None:
     pairs(t, "field/{}.jpg", "field/{}_mask.png", ("a", "b", "c"))
 
 
-@raw_layout(published=False)
+@raw_layout(classification(8, {"before": 4, "after": 4}), refusal=True, published=False)
 def two_folders_of_the_same_stems(t: Tree) -> None:
     """before/ and after/ with the same stems: two classes, or pairs; the files do not say."""
     for folder in ("before", "after"):
         t.images(f"{folder}/{{:04d}}.jpg", range(4))
+
+
+@raw_layout(segmentation(3, "0 1"), refusal=True, published=False)
+def masks_and_fields_of_view(t: Tree) -> None:
+    """images/, manual1/ (the labels) and mask/ (which pixels the camera saw), as of fundus images, in PNG files."""
+    pairs(t, "images/{:02d}.png", "manual1/{:02d}.png", range(1, 4), (0, 1))
+    t.masks("mask/{:02d}.png", range(1, 4), (1,))
+
+
+@raw_layout(binary(3), refusal=True, published=False)
+def jpeg_masks(t: Tree) -> None:
+    """images/ and masks/ whose masks are JPEG files: their ids are noise."""
+    pairs(t, "images/{:03d}.jpg", "masks/{:03d}.jpg", range(3), (0, 255))
+
+
+@raw_layout(published=False)
+def masks_without_images(t: Tree) -> None:
+    """images/ and masks/ of which no names match."""
+    t.images("images/photo_{}.jpg", range(3))
+    t.masks("masks/other_{}.png", (7, 8, 9))
