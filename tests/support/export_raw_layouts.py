@@ -96,7 +96,7 @@ KINDS = {
     ),
     "polygon": "label_me coco_instances dota segment_anything datumaro_binary arrow",
     "caption": "coco_captions icdar_word_recognition",
-    "points": "coco_person_keypoints",
+    "points box": "coco_person_keypoints",
     "": "coco_image_info image_dir image_zip",
 }
 

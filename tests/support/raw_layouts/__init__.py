@@ -37,7 +37,7 @@ class Reading:
     boxes: Mapping[str, int] | None = None  # boxes by class
     masks: tuple[frozenset[str], ...] | None = None  # ids of pixels that have a class: one of these sets
     columns: Mapping[str, str] | None = None  # types by name
-    unused: tuple[str, ...] = ()  # files and columns that the summary lists as not used
+    unused: tuple[str, ...] = ()  # parts of names that the summary lists as not used; | separates alternatives
 
 
 @dataclass(frozen=True)

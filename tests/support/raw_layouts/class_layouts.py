@@ -257,7 +257,7 @@ PET_STEMS = ("Abyssinian_1", "Abyssinian_2", "beagle_1", "beagle_2")
 @raw_layout(
     classification({"*": 4}, {"1": 2, "2": 2}),
     classification({"*": 4}, {"Abyssinian": 2, "beagle": 2}),
-    segmentation({"*": 4}, "1 2 3", unused=("list.txt", "xmls")),
+    segmentation({"*": 4}, "1 2 3", unused=("list.txt|*.txt", "xmls")),
     refusal=True,
 )
 def oxford_iiit_pet(t: Tree) -> None:
@@ -284,13 +284,12 @@ def food_101(t: Tree) -> None:
 
     food-101/images/class/*.jpg, food-101/meta/{classes,labels,train,test}.txt, *.json.
     """
-    for name in FOOD:
-        t.images(f"food-101/images/{name}/{{}}.jpg", (1001, 1002, 1003))
-    train = {name: [f"{name}/1001", f"{name}/1002"] for name in FOOD}
-    test = {name: [f"{name}/1003"] for name in FOOD}
-    for split, chosen in (("train", train), ("test", test)):
-        t.json(f"food-101/meta/{split}.json", chosen)
-        t.lines(f"food-101/meta/{split}.txt", [stem for stems in chosen.values() for stem in stems])
+    stems = {name: [f"{name}/{i}100{j}" for j in range(3)] for i, name in enumerate(FOOD)}
+    for paths in stems.values():
+        t.images("food-101/images/{}.jpg", paths)
+    for split, chosen in (("train", slice(2)), ("test", slice(2, 3))):
+        t.json(f"food-101/meta/{split}.json", {name: paths[chosen] for name, paths in stems.items()})
+        t.lines(f"food-101/meta/{split}.txt", [path for paths in stems.values() for path in paths[chosen]])
     t.lines("food-101/meta/classes.txt", FOOD)
     t.lines("food-101/meta/labels.txt", ["Apple pie", "Waffles"])
     t.put("food-101/README.txt", "Food-101\n")

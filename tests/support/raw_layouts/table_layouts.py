@@ -7,6 +7,7 @@ import json
 import tarfile
 
 import numpy as np
+import pyarrow as pa
 
 from raw_layouts import Reading, Tree, classification, raw_layout, table, text
 
@@ -554,14 +555,18 @@ def webdataset(t: Tree) -> str:
     return "dataset-000000.tar"
 
 
-@raw_layout()
+@raw_layout(text({"train": 2}), refusal=True)
 def hugging_face_saved(t: Tree) -> None:
     """Hugging Face's save_to_disk:
 
     dataset_dict.json, train/{data-00000-of-00001.arrow,dataset_info.json,state.json}.
     """
     t.json("dataset_dict.json", {"splits": ["train"]})
-    t.put("train/data-00000-of-00001.arrow", b"\xff\xff\xff\xff" + bytes(12))
+    made = io.BytesIO()
+    rows = pa.table({"text": ["a sentence", "another"]})
+    with pa.ipc.new_stream(made, rows.schema) as stream:
+        stream.write_table(rows)
+    t.put("train/data-00000-of-00001.arrow", made.getvalue())
     t.json("train/dataset_info.json", {"features": {"text": {"dtype": "string", "_type": "Value"}}})
     t.json("train/state.json", {"_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_split": None})
 
