@@ -16,9 +16,9 @@ from rekord.sources.lines import text
 from rekord.sources.parquet import parquet
 from rekord.sources.records import records
 from rekord.sources.rows import rows
-from rekord.sources.segmentation import cityscapes, segmentation, voc_segmentation
+from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.tf_data import tf_data
-from rekord.sources.voc import voc
+from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 from rekord.sources.yolo import yolo
 

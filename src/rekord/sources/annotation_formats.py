@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from rekord.errors import RekordError
 from rekord.framing.inflate import read_head, starts_with_record
-from rekord.sources.boxes_csv import BOX_SIDES, COLUMN_ALIASES
-from rekord.sources.image_csv import ImageCsvReader, find_columns
+from rekord.sources.boxes_csv import BOX_SIDES, COLUMN_ALIASES, recognize_boxes_csv
+from rekord.sources.image_csv import ImageCsvReader, find_columns, recognize_image_list
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name
+from rekord.sources.segmentation import recognize_pair_list
 from rekord.storage.local import LOCAL
 
 HEAD_BYTES = 256 * 1024
@@ -24,6 +25,7 @@ _COCO_MEMBERS = {b'"images"', b'"annotations"'}
 _CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
 _TAR_MAGIC_OFFSET = 257
 _IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
+_IMAGE_COLUMN = re.compile(rb"[^\n]*(image|img|file|path|\bid)", re.IGNORECASE)
 _VOC_ROOT = re.compile(rb"<annotation(\s[^>]*)?/?>")
 
 
@@ -114,6 +116,21 @@ def is_boxes_csv(head: bytes) -> bool:
     if all(set(COLUMN_ALIASES[side].split()) & set(header) for side in BOX_SIDES):
         return len(rows) == 1 or any(is_image_name(field) for field in rows[1]) or "filename" in header
     return len(rows[0]) == 6 and is_image_name(rows[0][0]) and all(_is_number(one) for one in rows[0][1:5])
+
+
+def identify_list(path: str, head: bytes) -> str | None:
+    """The source for a list of images with masks, boxes, classes or texts; None for another table or text."""
+    is_table = path.lower().endswith((".csv", ".tsv", ".tab"))
+    has_names = _IMAGE_NAME_END.search(head)
+    if is_table and not has_names and not _IMAGE_COLUMN.match(head):
+        return None
+    if not is_table and has_names and recognize_pair_list(path, head):
+        return "segmentation"
+    if (is_table and is_boxes_csv(head)) or ((is_table or has_names) and recognize_boxes_csv(path, head)):
+        return "boxes_csv"
+    if (is_table and is_image_list(path, head)) or recognize_image_list(path, head):
+        return "image_csv"
+    return None
 
 
 def is_yolo_label(path: str) -> bool:

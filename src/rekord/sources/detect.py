@@ -15,7 +15,7 @@ from typing import Any
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, is_boxes_csv, is_coco, is_image_list
+from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco
 from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, list_files
 from rekord.sources.folder_readings import Reading, find_known_dataset, refusal, unknown_source_error, weigh_folder
 from rekord.sources.folder_survey import FolderSurvey, is_documentation
@@ -103,6 +103,8 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource(_identify_csv(path, layout), path)
     if kind == "jsonl":
         return DetectedSource(_identify_json(path, layout), path)
+    if kind == "text" and layout != "text":
+        return DetectedSource(_identify_text(path), path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
         raise unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
@@ -121,9 +123,16 @@ def _identify_csv(path: str, layout: str | None) -> str:
         return "boxes_csv" if layout == "detection" else "image_csv"
 
     def identify(head: bytes) -> str:
-        return "boxes_csv" if is_boxes_csv(head) else "image_csv" if is_image_list(path, head) else "csv"
+        return identify_list(path, head) or "csv"
 
     return _inspect_file(path, "csv", identify)
+
+
+def _identify_text(path: str) -> str:
+    """The kind of a text file: a list of images, masks or boxes, or lines of text."""
+    # Compressed files are not lists: nothing else describes the images next to them.
+    is_plain = path.lower().endswith(".txt")
+    return _inspect_file(path, "text", lambda head: identify_list(path, head) or "text") if is_plain else "text"
 
 
 def _identify_json(path: str, layout: str | None) -> str:
@@ -291,7 +300,7 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     if found.kind in _TEXT_KINDS:
         arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":
-        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(overrides.optional_masks)}
+        arguments |= {"masks": found.masks, "optional_masks": bool(overrides.optional_masks)}
         if found.folders:
             arguments["masks"] = {str(one.split): one.masks for one in found.folders}
     elif "classes" in arguments:

@@ -12,17 +12,18 @@ from typing import NamedTuple
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import (
-    is_boxes_csv,
+    identify_list,
     is_coco,
     is_coco_without_boxes,
-    is_image_list,
     is_voc_annotation,
     is_yolo_label,
     name_formats,
     read_file_head,
 )
 from rekord.sources.base import DetectedSource, SourceGuess, SplitFolders
+from rekord.sources.boxes_csv import recognize_boxes_csv
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
+from rekord.sources.detection_common import LIST_EXTENSIONS
 from rekord.sources.folder_survey import (
     CONTAINER_WORDS,
     IMAGE_WORDS,
@@ -42,8 +43,9 @@ from rekord.sources.folder_survey import (
     split_of,
     split_words,
 )
+from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
-from rekord.sources.segmentation import find_mask_naming
+from rekord.sources.segmentation import find_mask_naming, recognize_pair_list
 
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 _MAX_TRIED = 20  # files of a kind that are opened
@@ -69,17 +71,27 @@ def weigh_folder(survey: FolderSurvey, layout: str | None) -> DetectedSource:
     wanted = None if layout in (None, "auto") else layout
     if wanted is not None:
         return _read_as(survey, wanted)
+    classes = ClassFolders(survey)
     annotated = list(_iter_annotated(survey))
+    lists = [one for one in annotated if one.source.kind in ("image_csv", "boxes_csv")]
+    if lists and not classes.doubts:
+        # Lists of paths below class folders repeat the folders; others may say something else.
+        agree = not any(group.evidence in ("stems", "names") for group in survey.groups)
+        if agree and len(lists) == len(annotated):
+            annotated = []
+        else:
+            annotated.append(_classes_reading(survey, classes))
     if len(annotated) == 1 or _is_same_layout(annotated):
         return _with_basis(annotated[0])
     if annotated:
-        raise refusal(survey, [*annotated, *_other_readings(survey, annotated)], "several kinds of annotations")
+        kinds = "several annotations" if len({one.source.kind for one in annotated}) == 1 else "several kinds of data"
+        examples = "; ".join(one.what for one in annotated[:_MAX_SHOWN])
+        raise refusal(survey, [*annotated, *_other_readings(survey, annotated)], f"{kinds}: {examples}")
     datasets = _find_datasets(survey)
     if datasets:
         name = os.path.relpath(datasets[0].source.path, survey.root).split(os.sep)[0]
         what = f"a folder of datasets: {preview(name)} is one (rk.sources.{datasets[0].source.kind})"
         raise refusal(survey, datasets, what)
-    classes = ClassFolders(survey)
     unexplained = _find_unexplained(survey, classes)
     if classes.doubts or unexplained:
         if not unexplained and classes.is_flat:
@@ -137,7 +149,11 @@ def _iter_annotated(survey: FolderSurvey) -> Iterator[Reading]:
         )
     if boxes == ["voc"]:
         return  # also in a folder with masks for some of the images, as that of VOC 2012
-    yield from _iter_mask_readings(survey)
+    if recognize_pair_list(path):
+        source = DetectedSource("segmentation", path)
+        yield Reading("images and masks, in pairs from lists", source, _with_layout(survey, "deeplab"))
+    else:
+        yield from _iter_mask_readings(survey)
     if _is_yolo(survey):
         yield Reading(
             "images with boxes, in YOLO format", DetectedSource("yolo", path), _with_layout(survey, "detection")
@@ -371,18 +387,53 @@ def _name(parts: Parts) -> str:
 
 
 def _iter_lists(survey: FolderSurvey) -> Iterator[Reading]:
-    """Lists of images with labels or boxes, anywhere in the tree."""
+    """Lists of images with labels or boxes, anywhere in the tree: all of a folder together, or one by one."""
+    groups: dict[Parts, list[FileGroup]] = {}
     for group in survey.groups:
-        if group.extension not in (".csv", ".tsv") or group.evidence not in ("names", "paths"):
-            continue
-        for name in group.names:
-            path = survey.path((*group.folder, name))
-            head = read_file_head(path)
-            kind = "boxes_csv" if is_boxes_csv(head) else "image_csv" if is_image_list(path, head) else None
-            if kind is not None:
-                what = "boxes" if kind == "boxes_csv" else "labels"
-                listed = f"images with {what}, listed in {'/'.join((*group.folder, name))}"
-                yield Reading(listed, DetectedSource(kind, path), (join_path(path, ""),))
+        if group.extension in LIST_EXTENSIONS and group.evidence in ("names", "paths"):
+            groups.setdefault(group.folder, []).append(group)
+    whole = list(_iter_folder_lists(survey, ())) if groups else []
+    if whole:
+        yield from whole
+        return
+    for parts, found in groups.items():
+        together = list(_iter_folder_lists(survey, parts))
+        yield from together or _select_lists(survey, [(*parts, name) for group in found for name in group.names])
+
+
+def _iter_folder_lists(survey: FolderSurvey, parts: Parts) -> Iterator[Reading]:
+    """The lists of one folder as one source."""
+    path = survey.path(parts)
+    for kind, what, recognize in (
+        ("boxes_csv", "boxes", recognize_boxes_csv),
+        ("image_csv", "labels or texts", recognize_image_list),
+    ):
+        if recognize(path):
+            where = f"lists in {_name(parts)}" if parts else "lists"
+            arguments = (join_path(path, ""), "--layout", "detection" if kind == "boxes_csv" else "classification")
+            yield Reading(f"images with {what}, from {where}", DetectedSource(kind, path), arguments)
+
+
+def _select_lists(survey: FolderSurvey, paths: Sequence[Parts]) -> Iterator[Reading]:
+    """The lists of a folder that are not one per split. One that says more than others about the same is enough."""
+    found: dict[Parts, tuple[str, frozenset[str], bool]] = {}
+    for parts in paths[:_MAX_TRIED]:
+        head = read_file_head(survey.path(parts))
+        kind = identify_list(survey.path(parts), head)
+        if kind is not None:
+            lines = head.decode("utf-8", "replace").splitlines()
+            images = frozenset(re.split(r"[\s,;|]+", line)[0] for line in lines if line.strip())
+            has_names = any(re.search(r"[,;|\t ][^\d,;|\t ]*[A-Za-z]", line) for line in lines)
+            found[parts] = kind, images, has_names
+    named = [parts for parts, (_, _, has_names) in found.items() if has_names]
+    same = len({(kind, images) for kind, images, _ in found.values()}) == 1
+    for parts in named if len(named) == 1 and same else found:
+        kind = found[parts][0]
+        path = survey.path(parts)
+        what = {"boxes_csv": "boxes", "segmentation": "masks"}.get(kind, "labels")
+        yield Reading(
+            f"images with {what}, listed in {'/'.join(parts)}", DetectedSource(kind, path), (join_path(path, ""),)
+        )
 
 
 # Class folders.
@@ -650,7 +701,8 @@ def _read_as(survey: FolderSurvey, layout: str) -> DetectedSource:
         return DetectedSource("images", survey.root)
     annotated = list(_iter_annotated(survey))
     if layout == "deeplab":
-        masks = [*_iter_mask_readings(survey)]
+        masks = [one for one in annotated if one.source.kind in ("segmentation", "voc_segmentation", "cityscapes")]
+        masks = masks or [*_iter_mask_readings(survey)]
         if {"leftImg8bit", "gtFine"} <= set(survey.top.folders):
             masks = annotated
         if len(masks) == 1:
@@ -665,8 +717,8 @@ def _read_as(survey: FolderSurvey, layout: str) -> DetectedSource:
         raise refusal(survey, [*boxes, *_other_readings(survey, boxes)], what)
     lists = [one for one in annotated if one.source.kind == "image_csv"]
     classes = ClassFolders(survey)
-    if len(lists) == 1 and (not classes.by_class or classes.doubts):
-        return lists[0].source
+    if len(lists) == 1 and not (classes.by_class and classes.are_plausible):
+        return _with_basis(lists[0])
     return DetectedSource("image_folder", survey.root)
 
 

@@ -190,20 +190,13 @@ def _convert_to_png(
         )
     chunks = _core.png_chunks(data)
     coloured = facts.colour not in (Colour.GREY, Colour.PALETTE)
-    may_be_grey = colours is None and facts.colour == Colour.RGB
-    if coloured and (facts.bits != 8 or (colours is None and not may_be_grey)):
+    if coloured and (colours is None or facts.bits != 8):
         raise _missing_colour_map_error(facts, colours, path)
     form = _core.PixelForm(facts.width, facts.height, facts.bits, _SAMPLES_PER_PIXEL[facts.colour], facts.interlaced)
     image_data = inflate_png(data, chunks, form, path)
-    if coloured:
-        samples = np.frombuffer(read_samples(image_data, form, path), np.uint8)
-        pixels = samples.reshape(facts.height, facts.width, -1)
-        if colours is not None:
-            found = _map_colours_to_ids(pixels, colours, path)
-        elif (pixels == pixels[:, :, :1]).all():
-            found = pixels[:, :, 0]  # class ids that a tool saved in three equal channels
-        else:
-            raise _missing_colour_map_error(facts, colours, path)
+    if coloured and colours is not None:
+        pixels = np.frombuffer(read_samples(image_data, form, path), np.uint8)
+        found = _map_colours_to_ids(pixels.reshape(facts.height, facts.width, -1), colours, path)
         return encode_grey_png(_validate_ids(found, ids, path))
     _check_ids(image_data, form, ids, path)
     if _is_storable(facts, ids):

@@ -289,21 +289,10 @@ def test_a_colour_map_that_is_none_is_wrong_usage(colours: Any) -> None:
 @pytest.mark.parametrize("verify", ["full", "headers"])
 def test_colours_without_a_map_are_refused_by_name(kind: int, bits: int, found: str, verify: Any) -> None:
     pixels = np.zeros((2, 2, SAMPLES[kind]), np.uint16)
-    pixels[0, 0, 0] = 128
     failure = refused(png(pixels, kind=kind, bits=bits), verify=verify)
     assert (failure.code, failure.found) == ("E334", found)
     if bits == 16:
         assert refused(png(pixels, kind=kind, bits=bits), colours=VOC).what == "`mask` has colours of 16 bits"
-
-
-@pytest.mark.parametrize("verify", ["full", "headers"])
-def test_class_ids_in_three_equal_channels_are_class_ids(verify: Any) -> None:
-    ids = np.array([[0, 1], [2, 255]], np.uint16)
-    stored = looked(png(np.repeat(ids[:, :, None], 3, axis=2), kind=RGB), verify=verify)
-    assert (stored.channels, stored.bits) == (1, 8)
-    assert np.array_equal(ids_of(stored), ids)
-    failure = refused(png(np.full((2, 2, 3), 128, np.uint16), kind=RGB), verify=verify)
-    assert (failure.code, failure.found) == ("E335", "128 at row 0, column 0; 4 invalid pixels")
 
 
 # Files that are no masks.
