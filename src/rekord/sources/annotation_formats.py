@@ -77,8 +77,12 @@ def is_coco(head: bytes) -> bool:
 
 
 def is_coco_without_boxes(head: bytes) -> bool:
-    """Whether a COCO file has captions or panoptic segments instead of boxes."""
-    return b'"bbox"' not in head and any(one in head for one in (b'"caption"', b'"segments_info"'))
+    """Whether a COCO file has captions, classes or panoptic segments instead of boxes."""
+    if b'"bbox"' in head:
+        return False
+    has_annotations = re.search(rb'"annotations"\s*:\s*\[\s*\{', head) is not None
+    is_complete = len(head) < HEAD_BYTES
+    return any(one in head for one in (b'"caption"', b'"segments_info"')) or (is_complete and has_annotations)
 
 
 def is_image_list(path: str, head: bytes) -> bool:
@@ -190,6 +194,7 @@ _SIGNS = (
     _sign("BDD100K", r"\.json$", rb'"name"\s*:\s*"[^"]+\.jpg".*"labels"\s*:'),
     _sign("COCO panoptic segmentation", r"\.json$", rb'"segments_info"\s*:'),
     _sign("COCO captions", r"\.json$", rb'"annotations"\s*:.*"caption"\s*:'),
+    _sign("COCO without boxes", r"\.json$", rb'"images"\s*:.*"annotations"\s*:\s*\[\s*\{(?!.*"bbox")'),
     _sign("Label Studio", r"\.json$", rb'"annotations"\s*:.*"from_name"\s*:'),
     _sign("CrowdHuman", r"\.odgt$"),
     _sign("Open Images", r"\.csv$", rb"\A(?:\xef\xbb\xbf)?ImageID,"),

@@ -15,11 +15,18 @@ from typing import Any
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco
+from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco, read_file_head
 from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, list_files
-from rekord.sources.folder_readings import Reading, find_known_dataset, refusal, unknown_source_error, weigh_folder
-from rekord.sources.folder_survey import FolderSurvey, is_documentation
-from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path
+from rekord.sources.folder_readings import (
+    PASS_ROWS,
+    Reading,
+    find_known_dataset,
+    refusal,
+    unknown_source_error,
+    weigh_folder,
+)
+from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
+from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path, split_of_folder
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.router import is_remote
@@ -132,7 +139,22 @@ def _identify_text(path: str) -> str:
     """The kind of a text file: a list of images, masks or boxes, or lines of text."""
     # Compressed files are not lists: nothing else describes the images next to them.
     is_plain = path.lower().endswith(".txt")
-    return _inspect_file(path, "text", lambda head: identify_list(path, head) or "text") if is_plain else "text"
+    if not is_plain:
+        return "text"
+    return _inspect_file(
+        path, "text", lambda head: identify_list(path, head) or ("csv" if _is_table(head) else "text")
+    )
+
+
+def _is_table(head: bytes) -> bool:
+    """Whether lines have the same number of fields, and most of the fields are numbers."""
+    lines = [line for line in head.decode("utf-8", "replace").splitlines()[:_MAX_TRIED] if line.strip()]
+    for separator in (";", "\t", "|", ","):
+        rows = [line.split(separator) for line in lines]
+        if len(rows) > 1 and len(rows[0]) > 2 and {len(row) for row in rows} == {len(rows[0])}:
+            numbers = [field for row in rows[1:] for field in row if re.fullmatch(r"\s*-?[\d.,:/]+\s*", field)]
+            return len(numbers) * 2 > sum(len(row) for row in rows[1:])
+    return False
 
 
 def _identify_json(path: str, layout: str | None) -> str:
@@ -178,17 +200,19 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     seen = list(survey.iter_files())
     kinds: Counter[str] = Counter()
     first: dict[str, str] = {}
+    files: dict[str, list[str]] = {}
     unknown = []
     for file in seen:
         name = os.path.basename(file)
         kind = _kind_by_name(name)
         if kind is None:
-            unknown += [] if is_documentation(name) else [file]
+            unknown += [] if is_documentation(name) and not is_archive(name) else [file]
         elif not is_image_name(name) and (kind == "webdataset" or not is_documentation(name)):
             full = os.path.join(path, file)
             if _is_nonempty(full):
                 kinds[kind] += 1
                 first.setdefault(kind, full)
+                files.setdefault(kind, []).append(full)
     strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
@@ -202,9 +226,43 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     described = best in ("csv", *_WEAK_KINDS)  # a table or a text may describe the other files
     if described and layout not in ("table", "text") and len(unknown) * 10 > kinds[best]:
         raise refusal(survey, readings, f"files of an unknown kind: {_summarize_files(seen)}")
+    if layout in (None, "auto"):
+        several = _describe_several(best, files[best])
+        if several is not None:
+            raise refusal(survey, [_split_reading(best, file) for file in files[best][:_MAX_TRIED]], several)
     if best == "csv" and kinds["csv"] == 1:
         return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
     return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)
+
+
+def _describe_several(kind: str, files: Sequence[str]) -> str | None:
+    """Why files of one kind are not one table: they are splits, or have different columns."""
+    if len(files) < 2 or kind in ("records", "webdataset"):
+        return None
+    splits = [split_of_file(file) for file in files]
+    if len({split for split in splits if split is not None}) > 1:
+        return f"a file per split, such as {preview(os.path.basename(files[0]))}"
+    if kind == "npy":
+        return f"{len(files):,} arrays, such as {preview(os.path.basename(files[0]))}"
+    if kind == "csv":
+        heads = [read_file_head(file, 64 * 1024).partition(b"\n")[0].strip() for file in files[:_MAX_TRIED]]
+        counts = {len(re.split(rb"[,;\t|]", head)) for head in heads}
+        named = [head for head in heads if not re.search(rb"(^|[,;\t|])\s*-?\d", head)]
+        if len(counts) > 1 or len(set(named)) > 1:
+            return f"{len(files):,} tables with different columns, such as {preview(os.path.basename(files[0]))}"
+    return None
+
+
+def split_of_file(path: str) -> str | None:
+    """The split that a file is named after: `train.csv`, `ptb.valid.txt`, `fashion-mnist_test.csv`."""
+    words = re.split(r"[^a-z]+", os.path.basename(path).lower())
+    return next((split for word in words if (split := split_of_folder(word)) is not None), None)
+
+
+def _split_reading(kind: str, path: str) -> Reading:
+    split = split_of_file(path)
+    arguments = (join_path(path, ""), *(() if split is None else ("--split", split)))
+    return Reading(f"the file {os.path.basename(path)}", DetectedSource(kind, path), arguments)
 
 
 def _file_reading(path: str, kind: str, count: int, first: str) -> Reading:
@@ -229,9 +287,7 @@ def _identify_records_by_content(path: str, seen: Sequence[str]) -> DetectedSour
         full = os.path.join(path, file)
         if is_record_name(os.path.basename(file)) is None and detect_content_kind(full) == "records":
             return DetectedSource("records", path)
-    raise unknown_source_error(
-        path, _summarize_files(seen) or "no files", "pass the folder or the file that contains the data"
-    )
+    raise unknown_source_error(path, _summarize_files(seen) or "no files", PASS_ROWS)
 
 
 def _summarize_files(files: Sequence[str]) -> str:

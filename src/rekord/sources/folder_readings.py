@@ -6,12 +6,15 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from rekord.codec.images.store import inspect_mask
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import (
+    HEAD_BYTES,
     identify_list,
     is_coco,
     is_coco_without_boxes,
@@ -23,7 +26,7 @@ from rekord.sources.annotation_formats import (
 from rekord.sources.base import DetectedSource, SourceGuess, SplitFolders
 from rekord.sources.boxes_csv import recognize_boxes_csv
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
-from rekord.sources.detection_common import LIST_EXTENSIONS
+from rekord.sources.detection_common import LIST_EXTENSIONS, split_of_list
 from rekord.sources.folder_survey import (
     CONTAINER_WORDS,
     IMAGE_WORDS,
@@ -51,6 +54,10 @@ _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_READINGS = 6
 _MAX_SHOWN = 4
+_MAX_DECODED = 5  # masks per folder
+
+
+PASS_ROWS = "pass the folder or the file that contains the data, or rows of your own: rk.write(rows, out)"
 
 
 class Reading(NamedTuple):
@@ -73,6 +80,7 @@ def weigh_folder(survey: FolderSurvey, layout: str | None) -> DetectedSource:
         return _read_as(survey, wanted)
     classes = ClassFolders(survey)
     annotated = list(_iter_annotated(survey))
+    doubts = [doubt for one in annotated if (doubt := _find_reading_doubt(survey, one)) is not None]
     lists = [one for one in annotated if one.source.kind in ("image_csv", "boxes_csv")]
     if lists and not classes.doubts:
         # Lists of paths below class folders repeat the folders; others may say something else.
@@ -81,8 +89,10 @@ def weigh_folder(survey: FolderSurvey, layout: str | None) -> DetectedSource:
             annotated = []
         else:
             annotated.append(_classes_reading(survey, classes))
-    if len(annotated) == 1 or _is_same_layout(annotated):
+    if not doubts and (len(annotated) == 1 or _is_same_layout(annotated)):
         return _with_basis(annotated[0])
+    if doubts:
+        raise refusal(survey, [*annotated, *_other_readings(survey, annotated)], None, doubts)
     if annotated:
         kinds = "several annotations" if len({one.source.kind for one in annotated}) == 1 else "several kinds of data"
         examples = "; ".join(one.what for one in annotated[:_MAX_SHOWN])
@@ -108,6 +118,79 @@ def find_known_dataset(survey: FolderSurvey) -> DetectedSource | None:
 def _is_same_layout(readings: Sequence[Reading]) -> bool:
     """Whether the first reading stands for all: the formats are different ones of the same boxes."""
     return bool(readings) and {one.source.kind for one in readings} <= {"voc", "coco", "yolo"}
+
+
+def _find_reading_doubt(survey: FolderSurvey, reading: Reading) -> str | None:
+    """Why a reading by annotations may be wrong, or leave something out."""
+    source = reading.source
+    if source.kind in ("image_csv", "boxes_csv"):
+        return _find_unlisted(survey, source)
+    if source.kind != "segmentation":
+        return None
+    lists = [
+        group
+        for group in survey.groups
+        if group.extension in (".txt", ".lst") and len({split_of_list(name) for name in group.names} - {None}) > 1
+    ]
+    if lists and not source.folders and source.masks is not None and _has_one_split(survey, source.path):
+        return f"lists of splits in {_name(lists[0].folder)}, which folders of images and masks do not use"
+    return _describe_binary_masks(survey, source)
+
+
+def _has_one_split(survey: FolderSurvey, path: str) -> bool:
+    below = [os.path.relpath(survey.path(parts), path).split(os.sep)[0] for parts in survey.image_folders]
+    return not any(split_of_folder(name) is not None for name in below)
+
+
+def _find_unlisted(survey: FolderSurvey, source: DetectedSource) -> str | None:
+    """Images that the lists leave out, next to those that they name."""
+    listed: set[str] = set()
+    for group in survey.groups:
+        inside = survey.path(group.folder)
+        if group.extension not in LIST_EXTENSIONS or not (inside + os.sep).startswith(
+            (source.path + os.sep, os.path.dirname(source.path) + os.sep)
+        ):
+            continue
+        for name in group.names:
+            head = read_file_head(os.path.join(inside, name))
+            if len(head) >= HEAD_BYTES:
+                return None  # what the rest lists is unknown
+            words = re.split(r"[\s,;|\"']+", head.decode("utf-8", "replace"))
+            listed.update(strip_image_extension(word.rsplit("/", 1)[-1]) for word in words)
+    total = covered = 0
+    for parts, one in survey.image_folders.items():
+        left = [name for name in one.images if strip_image_extension(name) not in listed]
+        total, covered = total + len(one.images), covered + len(one.images) - len(left)
+        if left and len(left) < len(one.images):
+            return f"{len(left):,} images in {_name(parts)} that no list names, such as {left[0]}"
+    return f"lists of {covered:,} of {total:,} images" if covered * 2 < total else None
+
+
+def _describe_binary_masks(survey: FolderSurvey, source: DetectedSource) -> str | None:
+    """Whether the first masks only have the values 0 and 255: 255 may be a class, or mean no class."""
+    folders = [one.masks for one in source.folders] or [source.masks or source.path]
+    masks = [
+        survey.path((*parts, name))
+        for parts, one in survey.image_folders.items()
+        for name in one.images[:_MAX_DECODED]
+        if any((survey.path(parts) + os.sep).startswith(folder + os.sep) for folder in folders)
+        and (source.masks != source.path or set(split_words(name)) & MASK_WORDS)
+    ][: _MAX_DECODED * 4]
+    if source.masks is None and not source.folders:
+        return None  # lists of pairs have a table of colours
+    levels = {(0, 0, 0): 0, (255, 255, 255): 255}
+    is_binary = [_has_only_ids(mask, 255, levels) for mask in masks]
+    if masks and all(is_binary) and not all(_has_only_ids(mask, None, {(0, 0, 0): 0}) for mask in masks):
+        return "masks with only 0 and 255: 255 is a class, or marks pixels without one (--ignore 255)"
+    return None
+
+
+def _has_only_ids(path: str, ignore: int | None, colours: Mapping[tuple[int, int, int], int]) -> bool:
+    try:
+        inspect_mask(Path(path), name="mask", classes=1, ignore=ignore, colours=colours, verify="full")
+    except RekordError:
+        return False
+    return True
 
 
 def _with_basis(reading: Reading) -> DetectedSource:
@@ -267,6 +350,8 @@ def _pair_key(parts: Parts) -> Parts:
     for name in parts:
         words = split_words(name)
         rest = "".join([word for word in words if word not in IMAGE_WORDS | CONTAINER_WORDS | MASK_WORDS])
+        if rest.isdigit() and rest != name:
+            continue  # the number of a folder of images or masks: `image_2`, `manual1`
         if rest:
             kept.append(split_of_folder(rest) or rest)
     return tuple(kept)
@@ -295,27 +380,23 @@ def _iter_mask_readings(survey: FolderSurvey) -> Iterator[Reading]:
     if not preferred:
         yield from _iter_same_folder_masks(survey)
         return
-    if clear and (len(preferred) == 1 or all(split_of(pair.images) is not None for pair in preferred)):
-        yield _mask_reading(survey, preferred)
+    reading = _mask_reading(survey, preferred) if clear else None
+    if reading is not None:
+        yield reading
         return
-    if clear:
-        roots = _common_roots(preferred)
-        if roots is not None:
-            yield _pair_reading(survey, *roots, sum(pair.matched for pair in preferred))
-            return
     for pair in preferred[:_MAX_READINGS]:
         yield _pair_reading(survey, pair.images, pair.masks, pair.matched)
 
 
-def _mask_reading(survey: FolderSurvey, pairs: Sequence[FolderPair]) -> Reading:
-    """Images and masks of the whole folder."""
+def _mask_reading(survey: FolderSurvey, pairs: Sequence[FolderPair]) -> Reading | None:
+    """Images and masks of the whole folder, if all pairs are one source."""
     matched = sum(pair.matched for pair in pairs)
     roots = _common_roots(pairs)
     if roots is not None:
         return _pair_reading(survey, *roots, matched)
-    splits = [split_of(pair.images) for pair in pairs]
+    splits = [split_of(tuple(map(_strip_role, pair.images))) for pair in pairs]
     if len(set(splits)) < len(splits) or None in splits:
-        return _pair_reading(survey, pairs[0].images, pairs[0].masks, pairs[0].matched)
+        return _pair_reading(survey, *pairs[0]) if len(pairs) == 1 else None
     folders = tuple(
         [
             SplitFolders(split, survey.path(pair.images), survey.path(pair.masks))
@@ -326,6 +407,11 @@ def _mask_reading(survey: FolderSurvey, pairs: Sequence[FolderPair]) -> Reading:
     more = f", and {len(pairs) - 1} other splits" if len(pairs) > 1 else ""
     source = DetectedSource("segmentation", survey.root, folders=folders)
     return Reading(what + more, source, _with_layout(survey, "deeplab"))
+
+
+def _strip_role(name: str) -> str:
+    """The name of a folder without the words for images: `train_images` and `TrainImages` are train."""
+    return "".join([word for word in split_words(name) if word not in IMAGE_WORDS | CONTAINER_WORDS]) or name
 
 
 def _common_roots(pairs: Sequence[FolderPair]) -> tuple[Parts, Parts] | None:
@@ -378,7 +464,19 @@ def _find_same_folder_ending(names: Sequence[str]) -> str | None:
             if stem[: match.start()] in have:
                 endings[stem[match.start() :]] += 1
     best = max(endings, key=lambda one: (endings[one], one), default=None)
-    return best if best is not None and endings[best] * 3 >= len(stems) else None
+    if best is not None and endings[best] * 3 >= len(stems):
+        return best
+    # Neither of the two may be the plain name: `1_sat`, `1_mask`.
+    bases: dict[str, set[str]] = {}
+    for stem in stems:
+        match = re.fullmatch(r"(.+?)([_\-. ]+[A-Za-z]+)", stem)
+        if match:
+            bases.setdefault(match[1], set()).add(match[2])
+    shared = [found for found in bases.values() if len(found) > 1]
+    kinds = {ending for found in shared for ending in found}
+    if sum(map(len, shared)) * 3 < len(stems) * 2 or not 2 <= len(kinds) <= 4:
+        return None
+    return max(kinds, key=lambda ending: (bool(set(split_words(ending)) & MASK_WORDS), ending))
 
 
 def _name(parts: Parts) -> str:
@@ -392,7 +490,7 @@ def _iter_lists(survey: FolderSurvey) -> Iterator[Reading]:
     """Lists of images with labels or boxes, anywhere in the tree: all of a folder together, or one by one."""
     groups: dict[Parts, list[FileGroup]] = {}
     for group in survey.groups:
-        if group.extension in LIST_EXTENSIONS and group.evidence in ("names", "paths"):
+        if group.extension in LIST_EXTENSIONS and group.evidence in ("names", "paths") and not _is_submission(group):
             groups.setdefault(group.folder, []).append(group)
     whole = list(_iter_folder_lists(survey, ())) if groups else []
     if whole:
@@ -401,6 +499,11 @@ def _iter_lists(survey: FolderSurvey) -> Iterator[Reading]:
     for parts, found in groups.items():
         together = list(_iter_folder_lists(survey, parts))
         yield from together or _select_lists(survey, [(*parts, name) for group in found for name in group.names])
+
+
+def _is_submission(group: FileGroup) -> bool:
+    """Whether files are examples of what a competition wants: their values are not labels."""
+    return all("submission" in name.lower() for name in group.names)
 
 
 def _iter_folder_lists(survey: FolderSurvey, parts: Parts) -> Iterator[Reading]:
@@ -558,10 +661,15 @@ class ClassFolders:
             stems = [frozenset(map(strip_image_extension, self.survey.image_folders[one].images)) for one in group]
             if len(group) < 2:
                 continue
+            for a, b in zip(group, group[1:], strict=False):
+                if stems[group.index(a)].isdisjoint(stems[group.index(b)]):
+                    for images, masks in ((a, b), (b, a)):
+                        if 2 * _count_matches(self.survey, images, masks) > len(self.survey.folders[masks].images):
+                            return f"the names in {_name(images)} and {_name(masks)} differ only in an ending"
             first, same = stems[0], all(one == stems[0] for one in stems)
             views = all(set(split_words(one[-1])) & VIEW_WORDS for one in group if one)
             split_folders = all(one and split_of_folder(one[-1]) is not None for one in group)
-            if same and not split_folders and (views or not is_number_run(first)):
+            if same and not split_folders and (views or (len(first) > 1 and not is_number_run(first))):
                 a, b = _name(group[0]), _name(group[1])
                 return f"{a} and {b} have the same {len(first):,} names: pairs or views, not classes"
         return None
@@ -746,7 +854,7 @@ def refusal(
     return unknown_source_error(
         survey.root,
         "; ".join([one for one in (images if not what else "", shown) if one]),
-        unique[0][1] if unique else "pass the folder or the file that contains the data",
+        unique[0][1] if unique else PASS_ROWS,
         likely=likely,
         readings=unique,
     )

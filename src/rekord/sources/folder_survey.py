@@ -16,7 +16,7 @@ from rekord.storage.local import LOCAL
 
 _MAX_FOLDERS = 3000  # inspected in all, however large a tree is
 _MAX_NAMES = 1000  # kept per folder and kind, however many files it has
-_MAX_LEVELS = 8
+_MAX_LEVELS = 16
 _MAX_TRIED = 20  # files of a kind that are opened
 _TEXT_BYTES = 64 * 1024
 _HIDDEN_PREFIXES = (".", "@")
@@ -40,7 +40,7 @@ CONTAINER_WORDS = _words(
     "parts subset resized bit class classes object objects aug fine ids id map maps"
 )
 MASK_WORDS = _words(
-    "mask masks gt gts ground truth groundtruth label labels lbl lbls annot annots annotation annotations ann "
+    "mask masks labeled labelled gt gts ground truth groundtruth label labels lbl lbls annot annots annotation annotations ann "
     "anns anno annos seg segs segm segmentation segmentations segmap segmaps semantic semantics target targets "
     "matte mattes alpha trimap trimaps saliency manual parsing palette"
 )
@@ -78,6 +78,14 @@ _DOCUMENTATION = re.compile(
     r"log|md5|sha1|sha256|sha512|url|lnk|toml|lock|zip|rar|7z|tar|tgz|gz|bz2|xz|crdownload|part|bak|tmp)",
     re.IGNORECASE,
 )
+
+
+_ARCHIVE = re.compile(r".*\.(zip|rar|7z|tar|tgz|gz|bz2|xz)", re.IGNORECASE)
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file may contain others, or compressed data."""
+    return _ARCHIVE.fullmatch(name) is not None
 
 
 def is_documentation(name: str) -> bool:

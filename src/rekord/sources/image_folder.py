@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat as modes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,8 +141,8 @@ def sort_splits(names: Iterable[str], usual: Sequence[str] = SPLIT_NAMES) -> tup
 
 
 def split_of_folder(name: str) -> str | None:
-    """The split that a folder is named after, ignoring case: `Train` and `training` are train."""
-    lower = name.lower()
+    """The split that a folder is named after, ignoring case: `Train`, `training` and `train2017` are train."""
+    lower = re.sub(r"[-_]?\d{4}$", "", name.lower())
     return lower if lower in SPLIT_NAMES else _SPLIT_ALIASES.get(lower)
 
 
