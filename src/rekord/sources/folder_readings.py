@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ from rekord.sources.annotation_formats import (
 from rekord.sources.base import DetectedSource, SourceGuess, SplitFolders
 from rekord.sources.boxes_csv import recognize_boxes_csv
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
-from rekord.sources.detection_common import LIST_EXTENSIONS, split_of_list
+from rekord.sources.detection_common import LIST_EXTENSIONS, NAMES_FILE_PATTERN, split_of_list
 from rekord.sources.folder_survey import (
     CONTAINER_WORDS,
     IMAGE_WORDS,
@@ -50,6 +51,7 @@ from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
 from rekord.sources.segmentation import find_mask_naming, recognize_pair_list
 
+_CLASS_NAMES = re.compile(r"categor|classes|class_?names|synset|wnid")
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_READINGS = 6
@@ -147,12 +149,16 @@ def _find_unlisted(survey: FolderSurvey, source: DetectedSource) -> str | None:
     listed: set[str] = set()
     for group in survey.groups:
         inside = survey.path(group.folder)
-        if group.extension not in LIST_EXTENSIONS or not (inside + os.sep).startswith(
-            (source.path + os.sep, os.path.dirname(source.path) + os.sep)
-        ):
-            continue
+        is_own = inside == source.path or (
+            os.path.dirname(inside) == source.path and split_of_folder(os.path.basename(inside)) is not None
+        )
         for name in group.names:
-            head = read_file_head(os.path.join(inside, name))
+            path = os.path.join(inside, name)
+            if group.extension not in LIST_EXTENSIONS or not (is_own or path == source.path):
+                continue
+            if _CLASS_NAMES.search(name.lower()) and not NAMES_FILE_PATTERN.fullmatch(name.lower()):
+                return f"{'/'.join((*group.folder, name))} seems to name classes, which lists of images do not use"
+            head = read_file_head(path)
             if len(head) >= HEAD_BYTES:
                 return None  # what the rest lists is unknown
             words = re.split(r"[\s,;|\"']+", head.decode("utf-8", "replace"))
@@ -661,8 +667,8 @@ class ClassFolders:
             stems = [frozenset(map(strip_image_extension, self.survey.image_folders[one].images)) for one in group]
             if len(group) < 2:
                 continue
-            for a, b in zip(group, group[1:], strict=False):
-                if stems[group.index(a)].isdisjoint(stems[group.index(b)]):
+            for (a, own), (b, other) in pairwise(zip(group, stems, strict=True)):
+                if own.isdisjoint(other):
                     for images, masks in ((a, b), (b, a)):
                         if 2 * _count_matches(self.survey, images, masks) > len(self.survey.folders[masks].images):
                             return f"the names in {_name(images)} and {_name(masks)} differ only in an ending"

@@ -40,7 +40,8 @@ CONTAINER_WORDS = _words(
     "parts subset resized bit class classes object objects aug fine ids id map maps"
 )
 MASK_WORDS = _words(
-    "mask masks labeled labelled gt gts ground truth groundtruth label labels lbl lbls annot annots annotation annotations ann "
+    "mask masks labeled labelled gt gts ground truth groundtruth label labels lbl lbls annot annots annotation "
+    "annotations ann "
     "anns anno annos seg segs segm segmentation segmentations segmap segmaps semantic semantics target targets "
     "matte mattes alpha trimap trimaps saliency manual parsing palette"
 )
@@ -386,12 +387,11 @@ def split_of(parts: Parts) -> str | None:
 
 def is_number_run(stems: Iterable[str]) -> bool:
     """Whether names are numbered without gaps from 0 or 1, with the same text around the numbers."""
-    numbers: set[int] = set()
-    shapes: set[str] = set()
-    for stem in stems:
-        found = re.findall(r"\d+", stem)
-        if not found:
-            return False
-        numbers.add(int(found[-1][:18]))
-        shapes.add(re.sub(r"\d+(?=\D*$)", "#", stem))
-    return len(shapes) == 1 and bool(numbers) and min(numbers) <= 1 and max(numbers) - min(numbers) < len(numbers)
+    names = list(stems)
+    found = [re.findall(r"\d+", stem) for stem in names]
+    if len({re.sub(r"\d+", "#", stem) for stem in names}) != 1 or not found[0]:
+        return False
+    columns = [{int(number[:18]) for number in column} for column in zip(*found, strict=True)]
+    varying = [column for column in columns if len(column) > 1] or columns[-1:]
+    numbers = varying[0]
+    return len(varying) == 1 and min(numbers) <= 1 and max(numbers) - min(numbers) < len(numbers)
