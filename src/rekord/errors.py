@@ -23,7 +23,8 @@ class RekordError(Exception):
     """Any error of rekord, with what is needed to fix it.
 
     `what` is the first line and stands alone. `expected` and `found` disagree; `likely` is set only where evidence
-    supports it; `do` is a command or one edit.
+    supports it; `do` is a command or one edit. `readings` are (what it may be, the command for it): several commands
+    where the data alone does not decide, the first of them also in `do`.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class RekordError(Exception):
         found: str | None = None,
         likely: str | None = None,
         do: str | None = None,
+        readings: Iterable[tuple[str, str]] = (),
     ) -> None:
         super().__init__(code)
         self.code = code
@@ -45,6 +47,7 @@ class RekordError(Exception):
         self.found = found
         self.likely = likely
         self.do = do
+        self.readings = tuple(readings)
 
     @property
     def do(self) -> str | None:
@@ -65,11 +68,18 @@ class RekordError(Exception):
             ("expected", self.expected),
             ("found", self.found),
             ("likely", self.likely),
-            ("do", self.do),
+            *self.remedies,
         ):
             if text:
                 lines.append(f"  {label:<9} {text}")
         return "\n".join(lines)
+
+    @property
+    def remedies(self) -> list[tuple[str, str | None]]:
+        """The lines of the remedy: `do`, or one command per reading, with the reading as a shell comment."""
+        if not self.readings:
+            return [("do", self.do)]
+        return [("or" if i else "do", f"{command}  # {what}") for i, (what, command) in enumerate(self.readings)]
 
     def _render_traceback_(self) -> list[str]:
         """What IPython and Jupyter show: the user's own line and the message, not forty frames of rekord."""
@@ -100,10 +110,15 @@ class RekordError(Exception):
             "found": self.found,
             "likely": self.likely,
             "do": self.do,
+            **(
+                {"readings": [{"reading": what, "command": command} for what, command in self.readings]}
+                if self.readings
+                else {}
+            ),
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {name: getattr(self, name) for name in ("location", "expected", "found", "likely", "do")}
+        fields = {name: getattr(self, name) for name in ("location", "expected", "found", "likely", "do", "readings")}
         return _rebuild, (type(self), self.code, self.what, fields)
 
 

@@ -14,7 +14,8 @@ import rekord as rk
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.sources.image_folder import image_folder
-from rekord.sources.segmentation import segmentation, voc_segmentation
+from rekord.sources.segmentation import segmentation
+from rekord.sources.voc import voc_segmentation
 
 RANDOM = np.random.default_rng(7)
 

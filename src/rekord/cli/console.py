@@ -316,7 +316,7 @@ def format_error_lines(failure: RekordError) -> list[list[StyledText]]:
         ("expected", failure.expected),
         ("found", failure.found),
         ("likely", failure.likely),
-        ("do", failure.do),
+        *failure.remedies,
     )
     return lines
 

@@ -20,13 +20,13 @@ from rekord.report.formatting import format_byte_size
 if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
     from rekord.schema import Schema
-    from rekord.sources.base import SourceGuess
-    from rekord.sources.detect import DetectedSource
+    from rekord.sources.base import DetectedSource, SourceGuess
     from rekord.verbs.preview import StoredRow
 
 DRY_RUN_ROWS = 3
 _MAX_JSON_BYTES = 1024
 _MAX_CLASS_IDS = 12
+_MAX_SHOWN_UNUSED = 6
 
 # Options that `write`, `infer` and `show` share.
 
@@ -133,7 +133,8 @@ class RawOptions:
 
 def prepare_raw_data(verb: str, path: str | None, raw: RawOptions, limit: int | None = None) -> Conversion | None:
     """The conversion that `rekord write` would run; None for record files."""
-    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source
+    from rekord.sources.base import DetectedSource
+    from rekord.sources.detect import SourceOverrides, build_source
     from rekord.verbs.infer import identify_raw_data, prepare_preview
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import LAYOUTS, MaskOptions
@@ -167,7 +168,7 @@ def prepare_raw_data(verb: str, path: str | None, raw: RawOptions, limit: int | 
         ignore="as the source" if raw.ignore is None else ignored,
     )
     source = build_source(found, overrides)
-    return prepare_preview(source, WriteOptions(layout=raw.layout, limit=limit), masks=masks)
+    return prepare_preview(source, WriteOptions(layout=raw.layout, limit=limit), masks=masks, detected=found)
 
 
 def _reject_raw_options(path: str | None, raw: RawOptions) -> None:
@@ -181,14 +182,38 @@ def _reject_raw_options(path: str | None, raw: RawOptions) -> None:
         )
 
 
+def layout_name(conversion: Conversion) -> str:
+    """The layout of a conversion, as `--layout` takes it."""
+    job = conversion.job
+    return {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)
+
+
+def describe_source(conversion: Conversion) -> dict[str, Any]:
+    """What was read and how, for a JSON document: the source, the layout, guesses, and what was not used."""
+    return {
+        "source": conversion.job.source.kind,
+        "layout": layout_name(conversion),
+        "guesses": guesses_to_json(conversion.guesses),
+        "ignored": [one._asdict() for one in conversion.unused],
+    }
+
+
+def print_unused(conversion: Conversion) -> None:
+    """What was not used of raw data, on stderr."""
+    unused = conversion.unused
+    for one in unused[:_MAX_SHOWN_UNUSED]:
+        console.print_status(escape_controls(f"not used: {one.name} ({one.reason})"))
+    if len(unused) > _MAX_SHOWN_UNUSED:
+        console.print_status(f"not used: … and {len(unused) - _MAX_SHOWN_UNUSED} more; --json lists them")
+
+
 def format_source_heading(conversion: Conversion) -> str:
     """What was detected: the source, the layout, and the splits if they come from the source."""
     job = conversion.job
     place = getattr(job.source, "root", "")
-    name = {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)
     parts = [
         f"source: {job.source.kind}" + (f" in {escape_controls(place)}" if place else ""),
-        f"layout: {name}",
+        f"layout: {layout_name(conversion)}",
     ]
     if job.splits.from_source:
         parts.append(f"splits: {', '.join(job.splits.names)}, from the source (--split overrides them)")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _BY_OPTION: Mapping[str, tuple[str, ...]] = {
-    "--layout": ("auto", "classification", "deeplab", "detection", "table", "text"),
+    "--layout": ("auto", "classification", "deeplab", "detection", "images", "table", "text"),
     "--compression": ("none", "gzip", "zlib"),
     "--resize-filter": ("bilinear", "nearest", "box", "hamming", "bicubic", "lanczos"),
     "--resize-fit": ("stretch", "pad", "crop", "within"),

@@ -19,6 +19,7 @@ from rekord.errors import error
 
 if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
+    from rekord.sources.base import DetectedSource
 
 _DATA_ERROR_CODES = ("X510", "X514")
 
@@ -34,7 +35,7 @@ def write(
         text_option(
             "--layout",
             "NAME",
-            "Keys of the records: auto (default), deeplab, detection, classification, table or text.",
+            "Keys of the records: auto (default), deeplab, detection, classification, images, table or text.",
             Panel.COLUMNS,
         ),
     ] = None,
@@ -227,7 +228,7 @@ def write(
     )
     known_classes = options.parse_classes(classes)
     ignored = options.parse_ignore(ignore)
-    place, rows, class_names = _resolve_source(
+    place, rows, class_names, detected = _resolve_source(
         source,
         out,
         layout=layout,
@@ -261,6 +262,7 @@ def write(
             own_splits=True,
             verbose=output.shows_progress(),
             class_names=class_names,
+            detected=detected,
         )
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(raw_data.format_source_heading(conversion))
@@ -268,7 +270,8 @@ def write(
         if dry_run:
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())
-    also = {"guesses": raw_data.guesses_to_json(conversion.guesses)}
+    raw_data.print_unused(conversion)
+    also = raw_data.describe_source(conversion)
     return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
 
 
@@ -284,9 +287,10 @@ def _resolve_source(
     label_map: str | None,
     optional_masks: bool,
     text_options: Mapping[str, Any],
-) -> tuple[str, Any, tuple[str, ...] | None]:
-    """The folder to write, the source to read, and the classes of a label map that the source does not take."""
-    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source, takes_label_map
+) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None]:
+    """The folder to write, the source to read, the classes of a label map that it does not take, and its kind."""
+    from rekord.sources.base import DetectedSource
+    from rekord.sources.detect import SourceOverrides, build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
 
     if source is None:
@@ -295,7 +299,7 @@ def _resolve_source(
         given = escape_controls(shlex.join(["--images", images, "--masks", masks]))
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {given} OUT")
     if layout is not None and layout not in LAYOUTS:
-        return out or source, (), None
+        return out or source, (), None, None
     if masks is not None:
         if images is None or out is not None:
             what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
@@ -325,7 +329,7 @@ def _resolve_source(
     )
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.
-    return out, found.path if found.kind == "records" else made, class_names
+    return out, found.path if found.kind == "records" else made, class_names, found
 
 
 def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:
@@ -355,7 +359,7 @@ def _report_forecast(conversion: Conversion, *, as_json: bool) -> int:
     if as_json:
         also = {
             "rows": [raw_data.stored_row_to_json(row, schema, whole=False) for row in rows],
-            "guesses": raw_data.guesses_to_json(conversion.guesses),
+            **raw_data.describe_source(conversion),
         }
         return report_forecast(conversion.out, expected, as_json=True, also=also)
     raw_data.print_rows(rows, getattr(conversion.job.source, "root", ""), schema)

@@ -56,7 +56,7 @@ from rekord.dataset.manifest import (
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.log import get_logger
-from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart, is_partitioned
+from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart, UnusedInput, is_partitioned
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
 
@@ -108,6 +108,7 @@ class Conversion:
     rows: int | None = None  # of the source, if known
     source_bytes: int = 0  # of all its files
     guesses: tuple[SourceGuess, ...] = ()  # about the source
+    unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     spills: str | None = None
     fresh: bool = False
     storage: Storage = LOCAL

@@ -3,5 +3,6 @@
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
+from rekord.layouts.images import images
 
-__all__ = ["classification", "deeplab", "detection"]
+__all__ = ["classification", "deeplab", "detection", "images"]

@@ -10,20 +10,20 @@ from rekord.sources.coco import coco
 from rekord.sources.csv import csv
 from rekord.sources.frameworks import huggingface, torch_dataset
 from rekord.sources.image_csv import image_csv
-from rekord.sources.image_folder import image_folder
+from rekord.sources.image_folder import image_folder, images
 from rekord.sources.jsonl import jsonl
 from rekord.sources.lines import text
 from rekord.sources.parquet import parquet
 from rekord.sources.records import records
 from rekord.sources.rows import rows
-from rekord.sources.segmentation import cityscapes, segmentation, voc_segmentation
+from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.tf_data import tf_data
-from rekord.sources.voc import voc
+from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 from rekord.sources.yolo import yolo
 
 __all__ = [
     "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
-    "image_folder", "jsonl", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
+    "image_folder", "images", "jsonl", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
     "segmentation", "text", "tf_data", "torch_dataset", "voc", "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

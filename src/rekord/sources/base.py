@@ -94,6 +94,25 @@ class SourceGuess(NamedTuple):
         return self._asdict()
 
 
+class SplitFolders(NamedTuple):
+    """The folders of images and of masks of one split."""
+
+    split: str | None
+    images: str
+    masks: str
+
+
+class DetectedSource(NamedTuple):
+    """A source by its name in `rk.sources`, and its one or two paths."""
+
+    kind: str
+    path: str
+    masks: str | None = None
+    folders: tuple[SplitFolders, ...] = ()  # instead of `masks`, if every split has its own
+    guesses: tuple[SourceGuess, ...] = ()  # what the detection is based on
+    given: str | None = None  # the path that was detected: this source may be only a part of it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
     """What a source knows before its rows are read."""

@@ -1,146 +1,44 @@
-"""The source for a path, detected from names and the first bytes of a few files."""
+"""The kind of source of a path, from names and the first bytes of a few files."""
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from glob import iglob
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
-from rekord.framing.inflate import read_head, starts_with_record
 from rekord.location import Location
-from rekord.sources.base import SizeCheckedFile, Source, list_files
-from rekord.sources.boxes_csv import BOX_SIDES, COLUMN_ALIASES
-from rekord.sources.coco import ROBOFLOW_FILE_NAME
-from rekord.sources.image_csv import ImageCsvReader, find_columns
-from rekord.sources.image_folder import IMAGE_EXTENSIONS, SPLIT_NAMES, is_image_name, join_path
+from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco, read_file_head
+from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, list_files
+from rekord.sources.folder_readings import (
+    PASS_ROWS,
+    Reading,
+    find_known_dataset,
+    refusal,
+    unknown_source_error,
+    weigh_folder,
+)
+from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
+from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path, split_of_folder
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.router import is_remote
 
-_HEAD_BYTES = 256 * 1024
-_SAMPLE_ROWS = 20
-_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
-_COCO_MEMBERS = {b'"images"', b'"annotations"'}
-_CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
-_TAR_MAGIC_OFFSET = 257
-_IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
-
-
-def detect_content_kind(path: str) -> str | None:
-    """The source for a file with an unknown kind of name."""
-    head = _read_head(path)
-    for magic, kind in _CONTENT_MAGIC:
-        if head.startswith(magic):
-            return kind
-    if head[_TAR_MAGIC_OFFSET : _TAR_MAGIC_OFFSET + 5] == b"ustar":
-        return "webdataset"
-    return "records" if head and starts_with_record(head) else None
-
-
-def is_coco(head: bytes) -> bool:
-    """Whether a JSON file is in COCO format: an object with the members `images` and `annotations`.
-
-    One of the two is enough if the head ends before the object does.
-    """
-    head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not head.startswith(b"{"):
-        return False
-    members: set[bytes] = set()
-    depth = 0
-    last: bytes | None = None
-    for match in _JSON_TOKEN.finditer(head):
-        token = match[0]
-        if token in b"{[":
-            depth += 1
-        elif token in b"}]":
-            depth -= 1
-            if not depth:
-                return members >= _COCO_MEMBERS
-        elif token == b":" and depth == 1 and last in _COCO_MEMBERS and head[match.end() :].lstrip()[:1] == b"[":
-            members.add(last)
-        last = token
-    return bool(members)
-
-
-def is_image_list(path: str, head: bytes) -> bool:
-    """Whether a CSV has a column of images and one of their classes."""
-    if not _IMAGE_NAME_END.search(head):
-        return False
-    is_cut = len(head) >= _HEAD_BYTES
-    if is_cut:
-        head = head[: head.rfind(b"\n") + 1]
-    text = io.TextIOWrapper(io.BytesIO(head), "utf-8-sig", "surrogateescape", newline="")
-    fields: list[list[str]] = []
-    try:
-        columns = find_columns(path, {"image": None, "label": None, "split": None}, ImageCsvReader(path).rows(text))
-        for _, (_, row) in zip(range(_SAMPLE_ROWS), columns.rows, strict=False):
-            fields.append(row)
-    except RekordError:
-        if not (is_cut and fields):  # else the head may end in a quoted field
-            return False
-    named = [row[columns.image] for row in fields if len(row) > columns.image and row[columns.image]]
-    return bool(named) and all(is_image_name(name) for name in named)
-
-
-def is_boxes_csv(head: bytes) -> bool:
-    """Whether a CSV has images with the sides of boxes; without a header, `path,x1,y1,x2,y2,class`."""
-    text = head[: 64 * 1024].decode("utf-8-sig", "replace")
-    lines = [line for line in text.splitlines() if line.strip()][:2]
-    if not lines:
-        return False
-    rows: list[list[str]] = []
-    with suppress(csv.Error):
-        rows.extend(csv.reader(lines, delimiter=max(",;\t|", key=lines[0].count)))
-    if not rows:
-        return False
-    header = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in rows[0]]
-    if all(set(COLUMN_ALIASES[side].split()) & set(header) for side in BOX_SIDES):
-        return len(rows) == 1 or any(is_image_name(field) for field in rows[1]) or "filename" in header
-    return len(rows[0]) == 6 and is_image_name(rows[0][0]) and all(_is_number(one) for one in rows[0][1:5])
-
-
-def is_yolo_label(path: str) -> bool:
-    """Whether a text file starts like the label file of an image: a class, then at least four numbers."""
-    line = next((line for line in _read_head(path, 4096).splitlines() if line.strip()), b"")
-    words = line.decode("utf-8", "replace").split()
-    return len(words) >= 5 and words[0].isdigit() and all(_is_number(word) for word in words[1:])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _read_head(path: str, most_bytes: int = _HEAD_BYTES) -> bytes:
-    """The first bytes of a file; none if it cannot be read, which reading it reports."""
-    if not os.path.isfile(path):
-        return b""
-    try:
-        with LOCAL.open_read(path) as file:
-            return read_head(file, most_bytes)
-    except RekordError:
-        return b""
-
-
 SOURCE_KINDS = (
-    *("image_folder", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
+    *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
 )
+FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo")
+"""Sources that read a whole folder: what they do not read in it is reported."""
 
-_KIND_BY_EXTENSION = {
+KIND_BY_EXTENSION = {
     **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".parquet", ".pq", ".parq"), "parquet"),
@@ -152,26 +50,8 @@ _KIND_BY_EXTENSION = {
     **dict.fromkeys(IMAGE_EXTENSIONS, "image_folder"),
 }
 _WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
-_IMAGE_FOLDERS = ("images", "image", "imgs", "img", "jpegimages", "photos", "rgb", "inputs", "input")
-_MASK_FOLDERS = (
-    *("masks", "mask", "segmentationclass", "segmentationclassaug", "labels", "label", "annotations"),
-    *("annotation", "gt", "groundtruth", "segmentation", "segmentations", "targets", "target"),
-)
-_JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
-_HIDDEN_PREFIXES = (".", "_", "@")
-
-_MAX_NAMES = 20_000  # inspected in all, however large a folder is
-_MAX_LEVELS = 8
 _MAX_TRIED = 20  # files of a kind that are opened
-
-
-class DetectedSource(NamedTuple):
-    """A source by its name in `rk.sources`, and its one or two paths."""
-
-    kind: str
-    path: str
-    masks: str | None = None
 
 
 def detect_source(path: str | os.PathLike[str], *, layout: str | None = None, encoding: str | None = None) -> Source:
@@ -180,7 +60,10 @@ def detect_source(path: str | os.PathLike[str], *, layout: str | None = None, en
 
 
 def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) -> DetectedSource:
-    """The kind of source of a file, a folder, or a pattern. The same names give the same answer."""
+    """The kind of source of a file, a folder, or a pattern. The same names give the same answer.
+
+    `layout` is the one that the user asks for: where the data can be read so, it overrides every doubt.
+    """
     place = as_path("path", path)
     if is_remote(place):
         raise error(
@@ -198,14 +81,14 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
             return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
         return _identify_file(place, layout)
-    return _identify_folder(place, layout, levels=0)
+    return _identify_folder(place, layout)._replace(given=place)
 
 
 def _kind_by_name(name: str) -> str | None:
     """The kind that a file is named like, ignoring a compression suffix."""
     lower = name.lower()
     bare = re.sub(r"\.(gz|bz2|xz)$", "", lower)
-    kind = _KIND_BY_EXTENSION.get(os.path.splitext(bare)[1])
+    kind = KIND_BY_EXTENSION.get(os.path.splitext(bare)[1])
     if kind is None:
         return "records" if is_record_name(lower) else None
     if bare == lower or kind == "webdataset":
@@ -227,27 +110,51 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource(_identify_csv(path, layout), path)
     if kind == "jsonl":
         return DetectedSource(_identify_json(path, layout), path)
+    if kind == "text" and layout != "text":
+        return DetectedSource(_identify_text(path), path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
-        raise _unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
+        raise unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
     if kind is None:
         found = f"a file named {preview(os.path.basename(path))}"
-        raise _unknown_source_error(
+        raise unknown_source_error(
             path, found[:80], "rename it to end in its real extension, or read it in Python: rk.write(rows, out)"
         )
     return DetectedSource(kind, path)
 
 
-def _identify_csv(path: str, layout: str | None, *, survey: bool = True) -> str:
+def _identify_csv(path: str, layout: str | None) -> str:
     if layout in ("table", "text"):
         return "csv"
     if layout in ("detection", "classification"):
         return "boxes_csv" if layout == "detection" else "image_csv"
 
     def identify(head: bytes) -> str:
-        return "boxes_csv" if is_boxes_csv(head) else "image_csv" if is_image_list(path, head) else "csv"
+        return identify_list(path, head) or "csv"
 
-    return _inspect_file(path, "csv" if survey else None, identify)
+    return _inspect_file(path, "csv", identify)
+
+
+def _identify_text(path: str) -> str:
+    """The kind of a text file: a list of images, masks or boxes, or lines of text."""
+    # Compressed files are not lists: nothing else describes the images next to them.
+    is_plain = path.lower().endswith(".txt")
+    if not is_plain:
+        return "text"
+    return _inspect_file(
+        path, "text", lambda head: identify_list(path, head) or ("csv" if _is_table(head) else "text")
+    )
+
+
+def _is_table(head: bytes) -> bool:
+    """Whether lines have the same number of fields, and most of the fields are numbers."""
+    lines = [line for line in head.decode("utf-8", "replace").splitlines()[:_MAX_TRIED] if line.strip()]
+    for separator in (";", "\t", "|", ","):
+        rows = [line.split(separator) for line in lines]
+        if len(rows) > 1 and len(rows[0]) > 2 and {len(row) for row in rows} == {len(rows[0])}:
+            numbers = [field for row in rows[1:] for field in row if re.fullmatch(r"\s*-?[\d.,:/]+\s*", field)]
+            return len(numbers) * 2 > sum(len(row) for row in rows[1:])
+    return False
 
 
 def _identify_json(path: str, layout: str | None) -> str:
@@ -263,7 +170,7 @@ def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]
     kind = None
     # `facts` reports what is wrong with the file: it inspects it again.
     with suppress(RekordError), SizeCheckedFile(path, list_files(path, ()).files[0]) as opened:
-        kind = identify(opened.read(_HEAD_BYTES))
+        kind = identify(opened.read(HEAD_BYTES))
         if kind == table:
             source: Any = build_source(DetectedSource(kind, path))
             source.facts(opened)
@@ -273,215 +180,98 @@ def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]
 # A folder.
 
 
-class _FolderEntries(NamedTuple):
-    """The direct entries of a folder, sorted by name, without hidden ones."""
-
-    folders: tuple[str, ...]
-    files: tuple[str, ...]
-
-    def folder(self, *names: str) -> str | None:
-        """The folder with one of these names, ignoring case; earlier names win."""
-        lower = {name.lower(): name for name in reversed(self.folders)}
-        return next((lower[name] for name in names if name in lower), None)
-
-
-def _list_folder(folder: str) -> _FolderEntries:
-    folders: list[str] = []
-    files: list[str] = []
-    for entry in LOCAL.list(folder):
-        if not entry.name.startswith(_HIDDEN_PREFIXES):
-            path = os.path.join(folder, entry.name)
-            is_folder = entry.kind == "folder" or (entry.link and os.path.isdir(path))
-            (folders if is_folder else files).append(entry.name)
-    folders.sort(key=os.fsencode)
-    files.sort(key=os.fsencode)
-    return _FolderEntries(tuple(folders[:_MAX_NAMES]), tuple(files[:_MAX_NAMES]))
-
-
-def _iter_files(folder: str, most: int, levels: int = _MAX_LEVELS) -> Iterator[str]:
-    """Paths of at most `most` files, those nearest to the top first."""
-    left = most
-    level = [folder]
-    for _ in range(levels):
-        below: list[str] = []
-        for place in level:
-            entries = _list_folder(place)
-            for name in entries.files:
-                if not left:
-                    return
-                left -= 1
-                yield os.path.join(place, name)
-            below += [os.path.join(place, name) for name in entries.folders[: max(0, most - len(below))]]
-        level = below
-
-
-def _identify_folder(path: str, layout: str | None, *, levels: int) -> DetectedSource:
-    entries = _list_folder(path)
-    if {"rekord.json", "dataset_info.json"} & set(entries.files):
+def _identify_folder(path: str, layout: str | None) -> DetectedSource:
+    survey = FolderSurvey(path)
+    if {"rekord.json", "dataset_info.json"} & set(survey.top.others):
         return DetectedSource("records", path)
-    if layout not in ("table", "text"):
-        known = _identify_dataset(path, entries, layout)
-        if known is not None:
-            return known
-    kinds = Counter(kind for name in entries.files if (kind := _kind_by_name(name)) not in (None, *_WEAK_KINDS))
-    if len(entries.folders) == 1 and not kinds and levels < _MAX_LEVELS:
-        inner = os.path.join(path, entries.folders[0])
-        if _has_several_classes(inner):
-            return _identify_folder(inner, layout, levels=levels + 1)
-    return _identify_by_count(path, entries, layout)
+    if layout in ("table", "text"):
+        return _identify_by_count(survey, layout)
+    # A few pictures next to many records, tables or texts illustrate them.
+    others = sum(group.count for group in survey.groups if _kind_by_name(group.names[0]) not in (None, *_WEAK_KINDS))
+    if survey.image_count and (layout not in (None, "auto") or survey.image_count * 10 > others):
+        return weigh_folder(survey, layout)
+    known = None if survey.image_count else find_known_dataset(survey)
+    return known or _identify_by_count(survey, layout)
 
 
-def _has_several_classes(folder: str) -> bool:
-    """Whether the only folder in another one is not a class: it has no images itself, or is named `images`."""
-    entries = _list_folder(folder)
-    has_images = any(is_image_name(name) for name in entries.files)
-    return not has_images or os.path.basename(folder).lower() in _IMAGE_FOLDERS
-
-
-def _identify_dataset(path: str, entries: _FolderEntries, layout: str | None) -> DetectedSource | None:
-    """A folder in the layout of a well-known image dataset."""
-    if {"leftImg8bit", "gtFine"} <= set(entries.folders):
-        return DetectedSource("cityscapes", path)
-    wants_masks = layout == "deeplab"
-    if not wants_masks and _is_voc(path, entries):
-        return DetectedSource("voc", path)
-    wants_boxes = layout in (None, "auto", "detection")
-    if wants_boxes and _is_coco(path, entries):
-        return DetectedSource("coco", path)
-    if wants_masks or layout in (None, "auto"):
-        pair = _identify_voc_masks(path, entries) or _identify_image_mask_pair(path, entries)
-        if pair is not None:
-            return pair
-    return DetectedSource("yolo", path) if wants_boxes and _is_yolo(path, entries) else None
-
-
-def _is_voc(path: str, entries: _FolderEntries) -> bool:
-    folder = entries.folder("annotations")
-    if folder is not None:
-        return _has_extension(os.path.join(path, folder), (".xml",), 1)
-    places = ["", *[name for name in entries.folders if name.lower() in SPLIT_NAMES]]
-    return any(_has_xml_next_to_images(os.path.join(path, name)) for name in places)
-
-
-def _has_xml_next_to_images(folder: str) -> bool:
-    names = _list_folder(folder).files
-    xmls = {name[:-4] for name in names if name.lower().endswith(".xml")}
-    return bool(xmls) and any(is_image_name(name) and os.path.splitext(name)[0] in xmls for name in names)
-
-
-def _identify_voc_masks(path: str, entries: _FolderEntries) -> DetectedSource | None:
-    if not {"JPEGImages", "SegmentationClass"} <= set(entries.folders):
-        return None
-    if os.path.isdir(os.path.join(path, "ImageSets", "Segmentation")):
-        return DetectedSource("voc_segmentation", path)
-    return DetectedSource("segmentation", os.path.join(path, "JPEGImages"), os.path.join(path, "SegmentationClass"))
-
-
-def _identify_image_mask_pair(path: str, entries: _FolderEntries) -> DetectedSource | None:
-    """A folder of images next to a folder of masks."""
-    found = _find_image_and_mask_folders(path, entries)
-    if found is not None:
-        return DetectedSource("segmentation", *found)
-    for split in [name for name in entries.folders if name.lower() in SPLIT_NAMES]:
-        inner = os.path.join(path, split)
-        found = _find_image_and_mask_folders(inner, _list_folder(inner))
-        if found is not None:
-            images, masks = [join_path(one, "") for one in found]
-            raise _unknown_source_error(
-                path,
-                "folders of images and masks below each split",
-                f"rekord write --images {images} --masks {masks} --split {split.lower()} OUT",
-            )
-    return None
-
-
-def _find_image_and_mask_folders(path: str, entries: _FolderEntries) -> tuple[str, str] | None:
-    images = entries.folder(*_IMAGE_FOLDERS)
-    masks = entries.folder(*_MASK_FOLDERS)
-    if images is None or masks is None:
-        return None
-    both = os.path.join(path, images), os.path.join(path, masks)
-    return both if all(_has_extension(folder, tuple(IMAGE_EXTENSIONS), 4) for folder in both) else None
-
-
-def _is_coco(path: str, entries: _FolderEntries) -> bool:
-    if os.path.isfile(os.path.join(path, ROBOFLOW_FILE_NAME)):
-        return True
-    for name in entries.folders:
-        inner = os.path.join(path, name)
-        if name.lower() in SPLIT_NAMES and os.path.isfile(os.path.join(inner, ROBOFLOW_FILE_NAME)):
-            return True
-        if name.lower() in _JSON_FOLDERS and _has_coco(inner, _list_folder(inner).files):
-            return True
-    return _has_coco(path, entries.files)
-
-
-def _has_coco(folder: str, names: Sequence[str]) -> bool:
-    jsons = [name for name in names if name.lower().endswith(".json")][:_MAX_TRIED]
-    return any(is_coco(_read_head(os.path.join(folder, name))) for name in jsons)
-
-
-def _is_yolo(path: str, entries: _FolderEntries) -> bool:
-    if entries.folder("obj_train_data") is not None:
-        return True
-    splits = [name for name in entries.folders if name.lower() in SPLIT_NAMES]
-    for place in [path, *[os.path.join(path, name) for name in splits]]:
-        here = _list_folder(place)
-        labels = here.folder("labels")
-        if labels is not None and _has_yolo(os.path.join(place, labels)):
-            return True
-        stems = {os.path.splitext(name)[0] for name in here.files if is_image_name(name)}
-        beside = [name for name in here.files if name.lower().endswith(".txt") and name[:-4] in stems]
-        if any(is_yolo_label(os.path.join(place, name)) for name in beside[:_MAX_TRIED]):
-            return True
-    images = entries.folder("images")
-    return images is not None and _has_yolo(os.path.join(path, images))
-
-
-def _has_yolo(folder: str) -> bool:
-    texts = [name for name in _iter_files(folder, 1000, 4) if name.lower().endswith(".txt")]
-    texts = [name for name in texts if os.path.basename(name).lower() != "classes.txt"]
-    return any(is_yolo_label(name) for name in texts[:_MAX_TRIED])
-
-
-def _has_extension(folder: str, extensions: tuple[str, ...], levels: int) -> bool:
-    return any(name.lower().endswith(extensions) for name in _iter_files(folder, 2000, levels))
-
-
-# Whatever there is most of.
-
-
-def _identify_by_count(path: str, entries: _FolderEntries, layout: str | None) -> DetectedSource:
-    seen = list(_iter_files(path, _MAX_NAMES))
+def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSource:
+    """Whatever there is most of."""
+    path = survey.root
+    seen = list(survey.iter_files())
     kinds: Counter[str] = Counter()
     first: dict[str, str] = {}
+    files: dict[str, list[str]] = {}
+    unknown = []
     for file in seen:
-        kind = _kind_by_name(os.path.basename(file))
-        if kind is not None and (kind == "image_folder" or _is_nonempty(file)):
-            kinds[kind] += 1
-            first.setdefault(kind, file)
-    if layout in ("table", "text"):
-        del kinds["image_folder"]
+        name = os.path.basename(file)
+        kind = _kind_by_name(name)
+        if kind is None:
+            unknown += [] if is_documentation(name) and not is_archive(name) else [file]
+        elif not is_image_name(name) and (kind == "webdataset" or not is_documentation(name)):
+            full = os.path.join(path, file)
+            if _is_nonempty(full):
+                kinds[kind] += 1
+                first.setdefault(kind, full)
+                files.setdefault(kind, []).append(full)
     strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
         return _identify_records_by_content(path, seen)
     best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
-    lists = [name for name in entries.files if _kind_by_name(name) == "csv"]
-    if best == "image_folder" and len(lists) == 1:
-        listed = _identify_csv(os.path.join(path, lists[0]), layout, survey=False)
-        if listed != "csv":
-            return DetectedSource(listed, os.path.join(path, lists[0]))
+    readings = [
+        _file_reading(path, kind, kinds[kind], first[kind]) for kind in sorted(wanted, key=lambda one: -kinds[one])
+    ]
     if kinds[best] < 10 * sum(kinds[kind] for kind in wanted if kind != best):
-        instead = join_path(os.path.dirname(first[best]) if best == "image_folder" else first[best], "")
-        raise _unknown_source_error(
-            path, f"data of several kinds: {_summarize_files(seen)}", f"rekord write {instead} OUT"
-        )
-    if best == "image_folder":
-        _reject_several_datasets(path, entries, layout)
+        raise refusal(survey, readings, f"data of several kinds: {_summarize_files(seen)}")
+    described = best in ("csv", *_WEAK_KINDS)  # a table or a text may describe the other files
+    if described and layout not in ("table", "text") and len(unknown) * 10 > kinds[best]:
+        raise refusal(survey, readings, f"files of an unknown kind: {_summarize_files(seen)}")
+    if layout in (None, "auto"):
+        several = _describe_several(best, files[best])
+        if several is not None:
+            raise refusal(survey, [_split_reading(best, file) for file in files[best][:_MAX_TRIED]], several)
     if best == "csv" and kinds["csv"] == 1:
         return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
     return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)
+
+
+def _describe_several(kind: str, files: Sequence[str]) -> str | None:
+    """Why files of one kind are not one table: they are splits, or have different columns."""
+    if len(files) < 2 or kind in ("records", "webdataset"):
+        return None
+    splits = [split_of_file(file) for file in files]
+    if len({split for split in splits if split is not None}) > 1:
+        return f"a file per split, such as {preview(os.path.basename(files[0]))}"
+    if kind == "npy":
+        return f"{len(files):,} arrays, such as {preview(os.path.basename(files[0]))}"
+    if kind == "csv":
+        heads = [read_file_head(file, 64 * 1024).partition(b"\n")[0].strip() for file in files[:_MAX_TRIED]]
+        counts = {len(re.split(rb"[,;\t|]", head)) for head in heads}
+        named = [head for head in heads if not re.search(rb"(^|[,;\t|])\s*-?\d", head)]
+        if len(counts) > 1 or len(set(named)) > 1:
+            return f"{len(files):,} tables with different columns, such as {preview(os.path.basename(files[0]))}"
+    return None
+
+
+def split_of_file(path: str) -> str | None:
+    """The split that a file is named after: `train.csv`, `ptb.valid.txt`, `fashion-mnist_test.csv`."""
+    words = re.split(r"[^a-z]+", os.path.basename(path).lower())
+    return next((split for word in words if (split := split_of_folder(word)) is not None), None)
+
+
+def _split_reading(kind: str, path: str) -> Reading:
+    split = split_of_file(path)
+    arguments = (join_path(path, ""), *(() if split is None else ("--split", split)))
+    return Reading(f"the file {os.path.basename(path)}", DetectedSource(kind, path), arguments)
+
+
+def _file_reading(path: str, kind: str, count: int, first: str) -> Reading:
+    """The files of one kind in a folder: the only one, or all in the folder of the first."""
+    name = {"csv": "CSV", "jsonl": "JSON", "text": "text"}.get(kind, kind)
+    if count == 1:
+        return Reading(f"the {name} file", DetectedSource(kind, first), (join_path(first, ""),))
+    pattern = os.path.join(os.path.dirname(first), f"*{os.path.splitext(first)[1]}")
+    return Reading(f"{count:,} {name} files", DetectedSource(kind, path), (join_path(pattern, ""),))
 
 
 def _is_nonempty(path: str) -> bool:
@@ -494,24 +284,10 @@ def _is_nonempty(path: str) -> bool:
 def _identify_records_by_content(path: str, seen: Sequence[str]) -> DetectedSource:
     """A last try: record files may have any name."""
     for file in seen[:_MAX_TRIED]:
-        if is_record_name(os.path.basename(file)) is None and detect_content_kind(file) == "records":
+        full = os.path.join(path, file)
+        if is_record_name(os.path.basename(file)) is None and detect_content_kind(full) == "records":
             return DetectedSource("records", path)
-    raise _unknown_source_error(
-        path, _summarize_files(seen) or "no files", "pass the folder or the file that contains the data"
-    )
-
-
-def _reject_several_datasets(path: str, entries: _FolderEntries, layout: str | None) -> None:
-    """Raise if the folders are datasets of annotated images, and not classes."""
-    for name in entries.folders[:_MAX_TRIED]:
-        inner = os.path.join(path, name)
-        found = _identify_dataset(inner, _list_folder(inner), layout)
-        if found is not None:
-            raise _unknown_source_error(
-                path,
-                f"a folder of datasets: {preview(name)} is one (rk.sources.{found.kind})",
-                f"rekord write {join_path(inner, '')} OUT",
-            )
+    raise unknown_source_error(path, _summarize_files(seen) or "no files", PASS_ROWS)
 
 
 def _summarize_files(files: Sequence[str]) -> str:
@@ -521,15 +297,7 @@ def _summarize_files(files: Sequence[str]) -> str:
     return ", ".join(counts) + (", …" if len(endings) > 5 else "")
 
 
-def _unknown_source_error(path: str, found: str, do: str) -> RekordError:
-    return error(
-        "U621",
-        location=Location(path=join_path(path, "")),
-        expected="images in folders, images and masks, VOC, COCO, YOLO, Cityscapes, CSV, JSON lines, Parquet, Arrow, "
-        "NumPy, text, tar (WebDataset) or record files",
-        found=found,
-        do=do,
-    )
+# The source as an object.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -553,6 +321,7 @@ class SourceOverrides:
 _NO_OVERRIDES = SourceOverrides()
 _ACCEPTED_OVERRIDES = {
     "image_folder": ("classes",),
+    "images": (),
     "image_csv": ("classes", "images"),
     "segmentation": ("classes", "ignore", "optional_masks"),
     "voc_segmentation": ("classes", "ignore", "optional_masks"),
@@ -587,7 +356,9 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     if found.kind in _TEXT_KINDS:
         arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":
-        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(overrides.optional_masks)}
+        arguments |= {"masks": found.masks, "optional_masks": bool(overrides.optional_masks)}
+        if found.folders:
+            arguments["masks"] = {str(one.split): one.masks for one in found.folders}
     elif "classes" in arguments:
         # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
@@ -595,7 +366,8 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
         arguments["root"] = arguments.pop("images")
     if found.kind in ("voc_segmentation", "cityscapes"):
         del arguments["ignore"]  # for the layout; the source has its own
-    source: Source = getattr(import_module("rekord.sources"), found.kind)(found.path, **arguments)
+    path: Any = {str(one.split): one.images for one in found.folders} or found.path
+    source: Source = getattr(import_module("rekord.sources"), found.kind)(path, **arguments)
     return source
 
 

@@ -6,8 +6,10 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +19,27 @@ from rekord.arguments import as_path, is_utf8_encodable
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem, read_label_items
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
+from rekord.sources.base import (
+    PART_BYTES,
+    SourceFacts,
+    SourceFile,
+    SourceGuess,
+    SourcePart,
+    SourceRow,
+    UnusedInput,
+    group_by_bytes,
+)
 from rekord.sources.image_folder import (
+    IMAGE_EXTENSIONS,
     SPLIT_NAMES,
     ListingSource,
     fingerprint,
+    is_image_name,
     join_path,
     name_error,
     sort_splits,
     stat_file,
+    strip_image_extension,
     to_printable_path,
 )
 from rekord.storage.local import read_error
@@ -34,7 +48,24 @@ MAX_LABEL_BYTES = 16 << 20
 """The largest annotation file of one image: far above a real one, and small in memory."""
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif")
+LIST_FOLDERS = ("annotations", "annotation", "labels", "lists", "splits", "split", "imagesets", "meta", "ann", "gt")
 _DRIVE_PATTERN = re.compile(r"[A-Za-z]:/")
+INTEGER_PATTERN = re.compile(r"0|[1-9]\d{0,9}")
+NAMES_FILE_PATTERN = re.compile(
+    r"(synsets?|classes|class_?names?|labels?|label_?names?|categories|names)\.(txt|names)|.*\.names"
+)
+"""Files of class names, one per line."""
+
+HEAD_BYTES = 256 * 1024
+LIST_EXTENSIONS = (".csv", ".tsv", ".txt", ".lst")
+TEXT_EXTENSIONS = (".txt", ".lst")
+SEPARATORS = ",;\t|"
+_IMAGE_EXTENSION = "|".join(map(re.escape, sorted(IMAGE_EXTENSIONS, key=lambda one: (-len(one), one))))
+_LISTED_IMAGE = re.compile(rf"(.+?(?:{_IMAGE_EXTENSION}))(?:\s*[,;|\t]\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
+_NUMBERED_NAME = re.compile(r"(\d{1,9})(?:\s*[:,;=]\s*|\s+)(\S.*)")
+_MAX_CLASSES = 1 << 16
+_MAX_LISTS = 64  # in a folder
+_MAX_SAMPLED = 1000  # lines of a list
 _MAX_TRIED = 50  # names looked up to decide whether a folder holds the images
 
 
@@ -59,6 +90,8 @@ class AnnotationListing:
     masks: bool = False  # whether rows have a mask per box
     splits: tuple[str, ...] | None = None
     context: Any = None  # what every row needs; small, as every part holds it
+    unused: tuple[UnusedInput, ...] = ()
+    guesses: tuple[SourceGuess, ...] = ()
 
 
 class AnnotationSource(ListingSource, ABC):
@@ -90,6 +123,8 @@ class AnnotationSource(ListingSource, ABC):
             source_bytes=sum([file.size_bytes for file in listing.files]),
             splits=listing.splits,
             files=listing.files,
+            unused=listing.unused,
+            guesses=listing.guesses,
             extra={"has": listing.has, "masks": listing.masks},
         )
 
@@ -194,24 +229,82 @@ def find_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
         tried.append(parts[-1])
     for one in tried:
         path = os.path.join(folder, *one.split("/"))
-        endings = ("",) if os.path.splitext(one)[1] else ("", *IMAGE_ENDINGS)
-        for ending in endings:
-            facts = stat_file(path + ending)
-            if facts is not None:
-                return path + ending, facts
+        found = stat_image(path)
+        if found is not None:
+            return found
     return None
 
 
+def stat_image(path: str) -> tuple[str, os.stat_result] | None:
+    """An image file; a path that is not named like an image is also tried with the extensions of images."""
+    for ending in ("",) if is_image_name(path) else ("", *IMAGE_ENDINGS):
+        facts = stat_file(path + ending)
+        if facts is not None:
+            return path + ending, facts
+    return None
+
+
+def candidate_image_folders(path: str) -> list[str]:
+    """Folders that may hold the images of a list, the likeliest first: its own, those of the usual names, others."""
+    folder = os.path.dirname(path) or "."
+    stem = os.path.splitext(os.path.basename(path))[0]
+    own = [re.sub(r"[-_](labels?|export|list|annotations?|gt)$", "", stem), stem]
+    inner = [name for one in own for name in (one, f"images/{one}", f"{one}/images", f"{one}_images")]
+    usual = ["", "images", "JPEGImages", "img", "imgs", "Images", *inner, "train", "data"]
+    try:
+        with os.scandir(folder) as entries:
+            others = sorted([one.name for one in entries if one.is_dir() and not one.name.startswith(".")])
+    except OSError:
+        others = []
+    # Lists in a folder of their own are next to the folder of the images.
+    above = ["../images", "../JPEGImages", "../img"] if os.path.basename(folder).lower() in LIST_FOLDERS else []
+    names = [*usual, *others[:_MAX_TRIED], *above, *([".."] if above else [])]
+    places = dict.fromkeys(os.path.normpath(os.path.join(folder, *one.split("/"))) for one in names)
+    return [place for place in places if os.path.isdir(place)]
+
+
 def find_image_folder(names: Sequence[str], candidates: Iterable[str]) -> str | None:
-    """The first folder that has any of the images; if none has, the first that exists."""
-    there = []
-    for folder in dict.fromkeys(os.path.normpath(candidate) for candidate in candidates):
-        if not os.path.isdir(folder):
-            continue
-        if any(find_image(folder, name) for name in names[:_MAX_TRIED]):
-            return folder
-        there.append(folder)
-    return there[0] if there else None
+    """The folder that has the most of the images, the first of equals; if none has any, the first that exists."""
+    folders = [one for one in dict.fromkeys(map(os.path.normpath, candidates)) if os.path.isdir(one)]
+    tried = names[:_MAX_TRIED]
+    counts = [sum([find_image(folder, name) is not None for name in tried]) for folder in folders]
+    return folders[counts.index(max(counts))] if folders else None
+
+
+def strip_folders(path: str, left_off: int) -> str:
+    return path.split("/", left_off)[left_off] if left_off else path
+
+
+def stat_listed(base: str, path: str) -> tuple[str, os.stat_result] | None:
+    """A listed file and its path below `base`; None if it does not exist, or the path leads out of `base`."""
+    if os.path.normpath(path).split(os.sep)[0] == "..":
+        return None
+    found = stat_image(os.path.join(base, path))
+    return None if found is None else (path + found[0][len(os.path.join(base, path)) :], found[1])
+
+
+def find_base(paths: list[str], folders: Sequence[str]) -> tuple[str, int]:
+    """The folder that listed paths are relative to, and the number of leading folders to drop from them.
+
+    Folders are dropped only if all paths share them and no path exists as it is, so that no path can lead to another
+    one's file. Of several folders with images of these names the one with the most is used.
+    """
+    if not paths or any(stat_listed(folders[0], path) for path in paths):
+        return folders[0], 0
+    shortest, longest = min(paths), max(paths)
+    pairs = zip(shortest.split("/")[:-1], longest.split("/")[:-1], strict=False)
+    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    sample = paths[:_MAX_SAMPLED]
+    for count in range(1, min(shared, 64) + 1):
+        if any(stat_listed(folders[0], strip_folders(path, count)) for path in sample):
+            return folders[0], count
+    best, found = (folders[0], 0), 0
+    for count in range(min(shared, 8) + 1):
+        for folder in folders[1:]:
+            there = sum([stat_listed(folder, strip_folders(path, count)) is not None for path in sample[:_MAX_TRIED]])
+            if there > found:
+                best, found = (folder, count), there
+    return best
 
 
 def read_small_file(path: str, most_bytes: int, code: str) -> bytes:
@@ -260,6 +353,112 @@ def order_splits(splits: Iterable[str | None]) -> tuple[str, ...] | None:
     if not found or None in found:
         return None
     return sort_splits([name for name in found if name is not None], (*SPLIT_NAMES, "trainval"))
+
+
+def split_list_line(line: str, separator: str | None) -> list[str]:
+    """An image and the rest of a line: after an image name, else after the first separator or the last space."""
+    named = _LISTED_IMAGE.fullmatch(line)
+    if named:
+        image, rest = named[1], named[2]
+    elif separator is not None:
+        image, _, rest = line.partition(separator)
+    else:
+        image, _, rest = line.rpartition(" ") if " " in line else (line, "", "")
+    return [image.strip().strip('"'), rest.strip()]
+
+
+def find_lists(folder: str, recognize: Callable[[str], bool]) -> dict[str, str | None]:
+    """The lists in a folder and in its folders of splits, by path, with their splits.
+
+    Several lists that are not one per split are all without a split.
+    """
+    found: dict[str, str | None] = {}
+    try:
+        places = [name for name in sorted(os.listdir(folder)) if name.lower() in SPLIT_NAMES]
+        for place in ["", *[name for name in places if os.path.isdir(os.path.join(folder, name))]]:
+            names = sorted(os.listdir(os.path.join(folder, place)), key=os.fsencode)
+            stems = {strip_image_extension(name) for name in names if is_image_name(name)}
+            # A text file named like an image describes only that image.
+            lists = [one for one in names if one.lower().endswith(LIST_EXTENSIONS) and one[:-4] not in stems]
+            paths = [os.path.join(place, name) for name in lists[:_MAX_LISTS]]
+            found.update({path: split_of_list(path) for path in paths if recognize(os.path.join(folder, path))})
+    except OSError as failure:
+        raise read_error(folder, failure) from failure
+    splits = [split for split in found.values() if split is not None]
+    if len(found) > 1 and (len(splits) < len(found) or len(set(splits)) < len(splits)):
+        return dict.fromkeys(found)
+    kept = drop_trainval(splits)
+    return {path: split for path, split in found.items() if split is None or split in kept}
+
+
+def recognized_lists(folder: str, recognize: Callable[[str], bool]) -> dict[str, str | None]:
+    """The list in a folder, or those of its splits, by path; none if there are several that are not one per split."""
+    try:
+        found = find_lists(folder, recognize)
+    except RekordError:
+        return {}
+    return found if len(found) == 1 or None not in found.values() else {}
+
+
+def read_list_head(path: str, head: bytes | None = None) -> tuple[str, bool]:
+    """The first lines of a list, all of them complete, and whether there are more; none if it cannot be read."""
+    if head is None and path.lower().endswith(LIST_EXTENSIONS):
+        with suppress(OSError), open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    data = head or b""
+    is_cut = len(data) >= HEAD_BYTES
+    return (data[: data.rfind(b"\n") + 1] if is_cut else data).decode("utf-8-sig", "surrogateescape"), is_cut
+
+
+def split_of_list(path: str) -> str | None:
+    """The split that a list is named after, or else its folder: `train.txt`, `train_labels.csv`, `train/gt.txt`."""
+    folder, name = os.path.split(path)
+    for word in (os.path.splitext(name)[0], *re.split(r"[-_.]", name)):
+        split = parse_split_name(word)
+        if split is not None:
+            return split
+    return parse_split_name(os.path.basename(folder))
+
+
+def read_class_names(path: str) -> tuple[str, ...]:
+    """The names in a file, one per line, optionally after their ids; none if they are not unique."""
+    names = []
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            if os.fstat(file.fileno()).st_size > MAX_LABEL_BYTES:
+                return ()
+            names = [line.strip() for line in file if line.strip()]
+    except (OSError, ValueError):
+        return ()
+    numbered = [_NUMBERED_NAME.fullmatch(name) for name in names]
+    ids = [int(match[1]) for match in numbered if match]
+    if ids in (list(range(len(names))), list(range(1, len(names) + 1))):
+        names = [match[2] for match in numbered if match]
+    if len(set(names)) < len(names) or len(names) > _MAX_CLASSES or any(map(_LISTED_IMAGE.fullmatch, names)):
+        return ()
+    return tuple(names)
+
+
+def find_class_names(folders: Iterable[str]) -> tuple[tuple[str, ...], str | None]:
+    """The names in the first file of class names in these folders, and its path."""
+    for folder in dict.fromkeys(map(os.path.normpath, folders)):
+        with suppress(OSError):
+            for name in sorted(os.listdir(folder), key=os.fsencode):
+                if NAMES_FILE_PATTERN.fullmatch(name.lower()):
+                    names = read_class_names(os.path.join(folder, name))
+                    if names:
+                        return names, os.path.join(folder, name)
+    return (), None
+
+
+def first_class_id(labels: Iterable[str], names: int) -> int | None:
+    """The id of the first of so many class names, 0 or 1, if the labels are ids of these classes."""
+    known = list(labels)
+    ids = [int(label) for label in known if INTEGER_PATTERN.fullmatch(label)]
+    if not ids or len(ids) < len(known):
+        return None
+    first = 1 if min(ids) == 1 and max(ids) == names else 0
+    return first if max(ids) - first < names else None
 
 
 def load_label_items(path: object) -> tuple[LabelItem, ...] | None:

@@ -1,20 +1,49 @@
-"""A CSV of images as rows: each line has a file and its class, and optionally its split."""
+"""Lists of images as rows: a CSV or text file with an image per line and its class, its text, or flags."""
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
+from rekord.schema import Feature, Image, Int64, Schema, Text
+from rekord.sources.base import (
+    PART_BYTES,
+    SourceFacts,
+    SourceFile,
+    SourceGuess,
+    SourcePart,
+    SourceRow,
+    UnusedInput,
+    group_by_bytes,
+)
+from rekord.sources.boxes_csv import recognize_boxes_csv
+from rekord.sources.detection_common import (
+    INTEGER_PATTERN,
+    SEPARATORS,
+    TEXT_EXTENSIONS,
+    candidate_image_folders,
+    find_base,
+    find_class_names,
+    find_lists,
+    first_class_id,
+    read_list_head,
+    relative_path,
+    split_list_line,
+    stat_listed,
+    strip_folders,
+)
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     ListingSource,
@@ -24,6 +53,7 @@ from rekord.sources.image_folder import (
     join_path,
     sort_splits,
     stat_file,
+    strip_image_extension,
     to_printable_path,
 )
 from rekord.storage.local import read_error
@@ -31,11 +61,12 @@ from rekord.storage.local import read_error
 # As compared: in lower case, without spaces, hyphens and underscores.
 _COLUMN_ALIASES = {
     "image": (
-        *("image", "imagepath", "imagefile", "imagename", "imageuri", "imageurl", "img"),
-        *("path", "file", "filename", "filepath", "uri"),
+        *("image", "imagepath", "imagefile", "imagefilename", "imagename", "imageuri", "imageurl", "img", "imgname"),
+        *("imgpath", "path", "file", "filename", "filepath", "uri", "imageid", "imgid", "idcode", "id"),
     ),
     "label": ("label", "class", "classname", "category", "labelname", "target"),
     "split": ("split", "set", "subset", "partition"),
+    "text": ("text", "caption", "transcription", "transcript", "sentence", "word", "words"),
 }
 _MAX_LINE_CHARACTERS = 1 << 20
 
@@ -44,10 +75,13 @@ class ImageCsvColumns(NamedTuple):
     """The positions of the columns."""
 
     image: int
-    label: int
+    label: int  # or the text, if there is no label
     split: int | None
     width: int
     rows: Iterator[tuple[int, list[str]]]  # after the header
+    is_text: bool = False
+    flags: tuple[tuple[str, int], ...] = ()  # columns of 0 and 1, one per class
+    unused: tuple[str, ...] = ()  # other columns
 
 
 class ImageCsvReader:
@@ -76,7 +110,10 @@ class ImageCsvReader:
         head = next(lines, "")
         if not head.strip():
             raise unreadable_csv_error(self.path, "is empty", found="no first line")
-        reader = csv.reader(chain([head], lines), delimiter=max(",;\t|", key=head.count))
+        if self.path.lower().endswith(TEXT_EXTENSIONS) and not _is_header(head):
+            yield from self._split_lines(head, lines)
+            return
+        reader = csv.reader(chain([head], lines), delimiter=max(SEPARATORS, key=head.count))
         number = 1
         while True:
             try:
@@ -100,6 +137,13 @@ class ImageCsvReader:
                 yield number, [field.strip() for field in fields]
             number = reader.line_num + 1
 
+    def _split_lines(self, head: str, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+        """The lines of a text file without a header, each an image and the rest of the line."""
+        separator = next((one for one in SEPARATORS if one in head), None)
+        for number, line in enumerate(chain([head], lines), 1):
+            if line.strip():
+                yield number, split_list_line(line.strip(), separator)
+
     def _lines(self, file: TextIO) -> Iterator[str]:
         number = 0
         while True:
@@ -119,6 +163,17 @@ class ImageCsvReader:
             yield line
 
 
+def _is_header(line: str) -> bool:
+    """Whether the first line of a text file has the usual names of an image and of another column."""
+    names = {_fold(name) for name in re.split(r"[,;\t|]", line)}
+    others = {one for role in ("label", "text") for one in _COLUMN_ALIASES[role]}
+    return bool(names.intersection(_COLUMN_ALIASES["image"])) and bool(names & others)
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name.strip().strip('"')).lower()
+
+
 def find_columns(
     path: str, requested: Mapping[str, str | None], rows: Iterator[tuple[int, list[str]]]
 ) -> ImageCsvColumns:
@@ -127,7 +182,7 @@ def find_columns(
     at: dict[str, int | None] = {}
     for role, column in requested.items():
         if column is None:
-            plain = [re.sub(r"[\s_-]", "", name).lower() for name in head]
+            plain = [_fold(name) for name in head]
             at[role] = next((plain.index(name) for name in _COLUMN_ALIASES[role] if name in plain), None)
         elif column in head:
             at[role] = head.index(column)
@@ -141,9 +196,17 @@ def find_columns(
                 do=f'{role}="{meant}"' if meant else f'name one of these columns: {role}="…"',
             )
     image, label = at["image"], at["label"]
-    if image is not None and label is not None:
-        return ImageCsvColumns(image, label, at["split"], len(head), rows)
+    text = next((i for i, name in enumerate(head) if _fold(name) in _COLUMN_ALIASES["text"] and i != image), None)
+    if image is not None and (label is not None or text is not None):
+        used = (image, text if label is None else label, at["split"])
+        unused = [to_printable_path(name) for i, name in enumerate(head) if i not in used]
+        is_text = label is None
+        return ImageCsvColumns(
+            image, used[1] or 0, at["split"], len(head), rows, is_text=is_text, unused=tuple(unused)
+        )
     images = [i for i, field in enumerate(head) if is_image_name(field)]
+    if image is None and label is None and first and path.lower().endswith(TEXT_EXTENSIONS):
+        return ImageCsvColumns(0, 1, None, 2, chain([first], rows))
     if image is None and label is None and len(images) == 1 and first:
         # No header: the image in the first line shows which column is which.
         splits = [i for i, field in enumerate(head) if field.lower() in SPLIT_NAMES]
@@ -151,6 +214,14 @@ def find_columns(
         if len(others) == 1:
             whole = chain([first], rows)
             return ImageCsvColumns(images[0], others[0], splits[0] if splits else None, len(head), whole)
+    if image is not None and first:
+        flags = [(name, i) for i, name in enumerate(head) if i not in (image, at["split"]) and _fold(name)]
+        sample = list(islice(rows, _SAMPLE_LINES))
+        whole = chain(sample, rows)
+        names = {name for name, _ in flags} - {"image", "filename", "split"}
+        distinct = len(names) == len(flags) > 1 and all(map(is_utf8_encodable, names))
+        if distinct and sample and all(_are_flags(fields, flags) for _, fields in sample):
+            return ImageCsvColumns(image, image, at["split"], len(head), whole, flags=tuple(flags))
     missing = "image" if image is None else "label"
     raise unreadable_csv_error(
         path,
@@ -159,6 +230,10 @@ def find_columns(
         found=_preview_header(head),
         do=f'name the column of the {missing}s: {missing}="…"',
     )
+
+
+def _are_flags(fields: list[str], flags: Sequence[tuple[str, int]]) -> bool:
+    return all(i < len(fields) and fields[i] in ("0", "1") for _, i in flags)
 
 
 def _preview_header(head: list[str]) -> str:
@@ -187,7 +262,7 @@ def unreadable_csv_error(
 
 _SAMPLE_LINES = 1000
 _MAX_NUMERIC_CLASSES = 1 << 16
-_INTEGER_PATTERN = re.compile(r"0|[1-9]\d{0,9}")
+_MAX_TRIED = 50  # images that are looked up, or folders
 
 
 @check_keywords
@@ -199,31 +274,112 @@ def image_csv(
     split: str | None = None,
     root: str | os.PathLike[str] | None = None,
     classes: Sequence[str] | None = None,
+    text: bool | None = None,
 ) -> ImageCsvSource:
-    """Images listed in a CSV, one row per line, with their class and optionally their split.
+    """Images listed in a CSV or text file, one row per line, with their class and optionally their split.
 
     `image`, `label` and `split` name columns; by default the header is searched for the usual names (image, path,
     filename, …; label, class, …; split, set, subset). A file without a header is accepted if its first line has the
-    name of an image, one other field, and optionally a split. Paths are relative to `root`, or to the folder of the
-    CSV. If none of them exists, leading folders that all of them share are dropped, as many as needed.
+    name of an image, one other field, and optionally a split. A line of a text file is an image and its class,
+    separated by a comma, a tab or spaces. `path` may be a folder whose lists are named after their splits, or are in
+    folders of these names: `train.txt` and `val.txt`, or `train/gt.txt`.
+
+    Paths are relative to `root`, to the folder of the list, or to a folder of images next to it, and may lack their
+    extension. If none of them exists, leading folders that all of them share are dropped, as many as needed.
 
     Class ids follow the byte order of the names. Labels that are all integers, starting at 0 or 1, keep their order,
-    and integers between that no line has are classes too. `classes` gives the names by id instead.
+    and integers between that no line has are classes too. `classes` gives the names by id instead; by default they
+    are read from `synsets.txt`, `classes.txt`, `labels.txt` or the like next to the list.
+
+    Two kinds of lists are tables, with the columns `image` and `filename`. One has a text per image (in quotes, in a
+    column named text, caption or the like, or with `text=True`), in the column `text`. The other has a column of 0
+    and 1 for each of several classes; these columns keep their names.
     """
     columns = {"image": image, "label": label, "split": split}
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
             raise invalid(name, column, "a column name", f'{name}="…"')
+    if text not in (None, True, False):
+        raise invalid("text", text, "True, False, or None to decide by the data", "text=True")
     return ImageCsvSource(
         as_path("path", path),
         tuple(columns.items()),
         None if root is None else as_path("root", root),
         class_names(classes),
+        text,
     )
 
 
+def recognize_image_list(path: str, head: bytes | None = None) -> bool:
+    """Whether `image_csv` reads a file or a folder: lists of images that exist, with classes, texts or flags.
+
+    `head` is the beginning of the file, if it was already read.
+    """
+    if head is None and os.path.isdir(path):
+        with suppress(RekordError):
+            return bool(_find_lists(path)[0])
+        return False
+    return _read_sample(path, head) is not None
+
+
+def _read_sample(path: str, head: bytes | None = None) -> list[_ImageCsvLine] | None:
+    """The first lines of a list of images; None if the file is not one, or none of its images exists."""
+    text, is_cut = read_list_head(path, head)
+    if not text or recognize_boxes_csv(path, text.encode("utf-8", "surrogateescape")):
+        return None
+    lines: list[_ImageCsvLine] = []
+    try:
+        rows = ImageCsvReader(path).rows(io.StringIO(text, newline=""))
+        found = find_columns(path, {"image": None, "label": None, "split": None}, rows)
+        for i, row in enumerate(islice(found.rows, _SAMPLE_LINES)):
+            lines.append(_parse_line(i, *row, found))
+    except RekordError:
+        if not (is_cut and lines):  # else the head may end in a quoted field
+            return None
+    good = [line for line in lines if line.code is None]
+    if 2 * len(good) <= len(lines):
+        return None
+    if not found.flags and path.lower().endswith(TEXT_EXTENSIONS) and not _is_target([one.label for one in good]):
+        return None
+    names = [line.image for line in good]
+    base, left_off = find_base(names, candidate_image_folders(path))
+    tried = [strip_folders(name, left_off) for name in names[:_MAX_TRIED]]
+    exist = sum([stat_listed(base, name) is not None for name in tried])
+    # Any word may be the name of a file: without extensions, most of them must be.
+    return lines if exist and (any(map(is_image_name, tried)) or 2 * exist > len(tried)) else None
+
+
+def _is_target(values: Sequence[str | None]) -> bool:
+    """Whether the rest of lines is a class or a text: not another image, and not several numbers."""
+    known = [value for value in values if value]
+    return bool(known) and not any(is_image_name(one) for one in known) and not all(map(_has_numbers, known))
+
+
+def _has_numbers(value: str) -> bool:
+    """Whether a text is several numbers and at most one other word, such as a box and its class."""
+    words = re.split(r"[\s,;|]+", value)
+    numbers = [word for word in words if re.fullmatch(r"[-+]?\d[\d.]*", word)]
+    return len(numbers) > 1 and len(words) - len(numbers) < 2
+
+
+def _find_lists(folder: str) -> tuple[dict[str, str | None], str | None]:
+    """The lists in a folder by path, with their splits, and another one that lists the same as the only list.
+
+    There are none if several are not one per split.
+    """
+    found = find_lists(folder, recognize_image_list)
+    if len(found) < 2 or None not in found.values():
+        return found, None
+    samples = [_read_sample(os.path.join(folder, path)) or [] for path in found]
+    same = {frozenset((strip_image_extension(one.image), one.label, one.flags) for one in lines) for lines in samples}
+    if len(same) > 1 or len(found) > 2 or len(samples[0]) >= _SAMPLE_LINES:
+        return {}, None
+    first, other = found
+    return {first: None}, other
+
+
 class _ImageCsvLine(NamedTuple):
-    """A row of the CSV; `code` is the error of a bad one, `detail` a value in its message."""
+    """A row of a list; `code` is the error of a bad one, `detail` a value in its message."""
 
     position: int
     line: int
@@ -232,12 +388,18 @@ class _ImageCsvLine(NamedTuple):
     split: str | None
     code: str | None = None
     detail: Any = None
+    flags: tuple[int, ...] = ()
+    list: str = ""  # the path of its file, below the root
 
 
 class _ImageCsvListing(NamedTuple):
     lines: list[_ImageCsvLine]
     sizes: list[int]
     files: tuple[SourceFile, ...]
+    classes: tuple[str, ...] | None
+    schema: Schema | None  # of a table; None for classes
+    unused: tuple[UnusedInput, ...]
+    guesses: tuple[SourceGuess, ...]
 
 
 @dataclass(frozen=True)
@@ -246,81 +408,237 @@ class ImageCsvSource(ListingSource):
     columns: tuple[tuple[str, str | None], ...]
     images: str | None
     classes: tuple[str, ...] | None
+    text: bool | None = None
 
     kind = "image_csv"
 
     @property
     def root(self) -> str:
-        return os.path.dirname(self.path) or "."
+        return self.path if os.path.isdir(self.path) else os.path.dirname(self.path) or "."
 
     def options(self) -> Mapping[str, Any]:
         return {
             **dict(self.columns),
             "rooted": self.images is not None,
             "classes": None if self.classes is None else list(self.classes),
+            **({} if self.text is None else {"text": self.text}),
         }
 
     def facts(self) -> SourceFacts:
         listing: _ImageCsvListing = self._refresh()
         labels = {line.label for line in listing.lines if line.label is not None}
         splits = {line.split for line in listing.lines if line.split is not None}
+        is_table = listing.schema is not None
         return SourceFacts(
-            layout="classification",
-            classes=self.classes or _order_classes(labels) or None,
+            layout="table" if is_table else "classification",
+            schema=listing.schema,
+            classes=None if is_table else listing.classes or _order_classes(labels) or None,
             rows=len(listing.lines),
             source_bytes=sum(listing.sizes),
             splits=sort_splits(splits) or None,
             files=listing.files,
-            extra={"labels": bool(labels)},
+            unused=listing.unused,
+            guesses=listing.guesses,
+            extra={} if is_table else {"labels": bool(labels)},
         )
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing: _ImageCsvListing = self._last_listing()
         sized = zip(listing.lines, listing.sizes, strict=True)
-        return [SourcePart(lines, size) for lines, size in group_by_bytes(sized, part_bytes)]
+        names = () if listing.schema is None else tuple(listing.schema)[2:]
+        return [SourcePart((names, lines), size) for lines, size in group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         root = Path(self.images or self.root)
-        name = to_printable_path(os.path.basename(self.path))
-        for line in part.content:
+        names, lines = part.content
+        for line in lines:
             values: dict[str, Any] | RekordError
             if line.code is not None:
                 values = self._row_error(line)
             else:
-                values = {"image": root / line.image, "filename": line.image, "label": line.label}
+                values = {"image": root / line.image, "filename": line.image}
+                # A table has a text, or a column per class.
+                values |= dict(zip(names or ("label",), line.flags or (line.label,), strict=True))
                 if line.split is not None:
                     values["split"] = line.split
-            yield SourceRow(name, line.position, values, line.line)
+            yield SourceRow(to_printable_path(line.list), line.position, values, line.line)
 
     def _list(self) -> _ImageCsvListing:
-        """Read the CSV, and look up every file."""
-        base = self.images or self.root
-        with ImageCsvReader(self.path) as (own, rows):
-            columns = find_columns(self.path, dict(self.columns), rows)
-            lines = [
-                _parse_line(position, number, fields, columns)
-                for position, (number, fields) in enumerate(columns.rows)
-            ]
-        if not lines:
-            raise unreadable_csv_error(self.path, "has no rows", found="only a header")
-        left_off = _count_leading_folders([line.image for line in lines if line.code is None], base)
-        sizes, files = [], [own]
-        first: dict[str, int] = {}
+        """Read the lists, and look up every file."""
+        if os.path.isdir(self.path):
+            lists, other = _find_lists(self.path)
+            if not lists:
+                raise self._no_lists_error()
+        else:
+            lists, other = {os.path.basename(self.path): None}, None
+        root = self.images or self.root
+        lines: list[_ImageCsvLine] = []
+        files: list[SourceFile] = []
+        unused: list[UnusedInput] = []
+        guesses: list[SourceGuess] = []
+        if other is not None:
+            guesses.append(SourceGuess(None, f"{other} lists the same images as {next(iter(lists))}"))
+        kinds: dict[tuple[bool, tuple[str, ...]], str] = {}
+        for name, split in lists.items():
+            path = os.path.join(self.root, name)
+            with ImageCsvReader(path) as (own, rows):
+                columns = find_columns(path, dict(self.columns), rows)
+                found = [_parse_line(i, *row, columns) for i, row in enumerate(columns.rows)]
+            if not found:
+                raise unreadable_csv_error(path, "has no rows", found="only a header")
+            files.append(own._replace(path=name.replace(os.sep, "/")))
+            unused += [UnusedInput("column", one, "neither image, class nor split") for one in columns.unused if one]
+            unused = list(dict.fromkeys(unused))
+            is_text, found = self._choose_target(path, columns, found, guesses)
+            kinds[is_text, tuple([one for one, _ in columns.flags])] = path
+            folders = [self.images] if self.images else candidate_image_folders(path)
+            base, left_off = find_base([line.image for line in found if line.code is None], folders)
+            if self.images is None and os.path.normpath(base) != os.path.normpath(os.path.dirname(path) or "."):
+                what = f"images are in {to_printable_path(relative_path(self.root, base))}"
+                guesses.append(SourceGuess("image", what, "root=…"))
+            below = relative_path(root, base)
+            prefix = "" if below == "." else f"{below}/"
+            for line in found:
+                if line.code is None:
+                    line = line._replace(image=prefix + strip_folders(line.image, left_off))
+                lines.append(line._replace(split=line.split or split, list=name.replace(os.sep, "/")))
+        if len(kinds) > 1:
+            raise unreadable_csv_error(
+                list(kinds.values())[1], "differs from the others", found="other columns than in another list"
+            )
+        (is_text, flags), _ = kinds.popitem()
+        sizes, images = self._find_files(lines, root, is_text)
+        files += images
+        schema = _build_table_schema(flags) if is_text or flags else None
+        classes = None if schema else self._name_classes(lines, files, unused, guesses)
+        unused += self._find_unlisted(images, files)
+        return _ImageCsvListing(lines, sizes, fingerprint(files), classes, schema, tuple(unused), tuple(guesses))
+
+    def _find_files(self, lines: list[_ImageCsvLine], root: str, is_text: bool) -> tuple[list[int], list[SourceFile]]:
+        """Look up the files of all lines: their sizes, and the files. Lines without a file become bad rows."""
+        sizes: list[int] = []
+        files: list[SourceFile] = []
+        first: dict[Any, str] = {}
         for i, line in enumerate(lines):
+            found = None if line.code is not None else stat_listed(root, line.image)
+            sizes.append(0 if found is None else found[1].st_size)
             if line.code is not None:
-                sizes.append(0)
                 continue
-            path = _strip_folders(line.image, left_off)
-            facts = stat_file(os.path.join(base, path))
-            lines[i] = line = line._replace(image=path)
-            if facts is None:
+            if found is None:
                 lines[i] = line._replace(code="E360")
-            elif (earlier := first.setdefault(os.path.normpath(path), line.line)) != line.line:
-                lines[i] = line._replace(code="E362", detail=f"{earlier:,}")
+                continue
+            path, facts = found
+            lines[i] = line = line._replace(image=path)
+            # An image may have several texts, but not one of them twice.
+            identity = (os.path.normpath(path), line.label if is_text else None)
+            where = f"{line.line:,}" if line.list == lines[0].list else f"{line.line:,} of {line.list}"
+            earlier = first.setdefault(identity, where)
+            if earlier != where:
+                lines[i] = line._replace(code="E362", detail=earlier)
             else:
                 files.append(SourceFile(path, facts.st_size, facts.st_mtime_ns))
-            sizes.append(0 if facts is None else facts.st_size)
-        return _ImageCsvListing(lines, sizes, fingerprint(files))
+        return sizes, files
+
+    def _choose_target(
+        self, path: str, columns: ImageCsvColumns, lines: list[_ImageCsvLine], guesses: list[SourceGuess]
+    ) -> tuple[bool, list[_ImageCsvLine]]:
+        """Whether the field of the label is a text, and the lines with texts without quotes."""
+        if columns.flags:
+            return False, lines
+        values = [line.label for line in lines if line.label]
+        quoted = path.lower().endswith(TEXT_EXTENSIONS) and values and all(one.startswith('"') for one in values)
+        if quoted:
+            lines = [line if line.label is None else line._replace(label=_unquote(line.label)) for line in lines]
+        if self.text is not None or columns.is_text or quoted:
+            return columns.is_text or bool(quoted) if self.text is None else self.text, lines
+        if not path.lower().endswith(TEXT_EXTENSIONS) or dict(self.columns)["label"] is not None:
+            return False, lines
+        distinct = set(values)
+        are_ids = all(INTEGER_PATTERN.fullmatch(value) for value in distinct)
+        if are_ids or 2 * len(distinct) <= len(values) or distinct <= set(self._find_class_names(path)[0]):
+            return False, lines
+        if not _is_target(values):
+            raise unreadable_csv_error(
+                path,
+                "has no class or text after the images",
+                expected="an image and its class on each line",
+                found=preview(values[0]),
+                do="rk.sources.boxes_csv(path) for boxes, rk.sources.segmentation(path) for masks",
+            )
+        raise unreadable_csv_error(
+            path,
+            "has classes or texts, which cannot be distinguished",
+            expected="classes that several images have, or texts in quotes",
+            found=f"{len(distinct):,} different values in {len(values):,} lines",
+            do="rk.sources.image_csv(path, text=False) for classes, text=True for texts",
+        )
+
+    def _find_class_names(self, path: str) -> tuple[tuple[str, ...], str | None]:
+        if self.classes is not None:
+            return self.classes, None
+        return find_class_names([os.path.dirname(path) or ".", self.root])
+
+    def _name_classes(
+        self,
+        lines: list[_ImageCsvLine],
+        files: list[SourceFile],
+        unused: list[UnusedInput],
+        guesses: list[SourceGuess],
+    ) -> tuple[str, ...] | None:
+        """The classes by id, given or from a file of names; labels that are ids become names."""
+        labels = {line.label for line in lines if line.label is not None}
+        names, path = self._find_class_names(os.path.join(self.root, lines[0].list))
+        if not names or not labels:
+            return self.classes
+        shown = "" if path is None else relative_path(self.root, path)
+        if not labels <= set(names):
+            first = first_class_id(labels, len(names))
+            if first is None:
+                if path is not None:
+                    reason = f"does not name the classes of the list: {len(names):,} names"
+                    unused.append(UnusedInput("file", shown, reason))
+                return self.classes
+            for i, line in enumerate(lines):
+                if line.label is not None:
+                    lines[i] = line._replace(label=names[int(line.label) - first])
+            if "0" not in labels:
+                what = f"ids of the {len(names):,} class names start at {first}: no line has the id 0"
+                guesses.append(SourceGuess("label", what))
+        if path is not None:
+            guesses.append(SourceGuess("label", f"class names are those of {shown}", "classes=[…]"))
+            facts = stat_file(path)
+            if facts is not None:
+                files.append(SourceFile(shown, facts.st_size, facts.st_mtime_ns))
+        return names
+
+    def _find_unlisted(self, images: Sequence[SourceFile], files: Iterable[SourceFile]) -> list[UnusedInput]:
+        """The images and lists next to those that are used."""
+        root = self.images or self.root
+        listed = {os.path.normpath(file.path) for file in images}
+        folders = Counter(os.path.dirname(path) for path in listed)
+        unused = []
+        for folder in sorted(folders)[:_MAX_TRIED]:
+            with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
+                names = [entry.name for entry in entries if is_image_name(entry.name)]
+                more = sum([os.path.normpath(os.path.join(folder, name)) not in listed for name in names])
+                if more:
+                    what = os.path.join(to_printable_path(folder), "*")
+                    unused.append(UnusedInput("file", what, f"{more:,} images that no list names"))
+        if os.path.isdir(self.path):
+            known = {file.path for file in files}
+            for name in sorted(os.listdir(self.path), key=os.fsencode)[:_SAMPLE_LINES]:
+                if name not in known and os.path.isfile(os.path.join(self.path, name)) and not is_image_name(name):
+                    unused.append(UnusedInput("file", to_printable_path(name), "not a list that is read"))
+        return unused
+
+    def _no_lists_error(self) -> RekordError:
+        return unreadable_csv_error(
+            self.path,
+            "cannot be determined",
+            expected="one list of images, or one per split: train.txt, val.txt, test.txt",
+            found="no such lists, or several without the name of a split",
+            do="pass the list itself, such as labels.csv",
+        )
 
     def _row_error(self, line: _ImageCsvLine) -> RekordError:
         below = "the folder of the list" if self.images is None else "root="
@@ -333,6 +651,13 @@ class ImageCsvSource(ListingSource):
                 f"no file {preview(line.image)}",
                 "fix the path, or pass the folder that the paths are relative to: root=…",
             ),
+            "E356": (
+                "column of a class is neither 0 nor 1",
+                line.detail,
+                "0 or 1",
+                preview(line.label),
+                "fix the line",
+            ),
             "E361": ("line has no label", "label", "a class", line.detail, "add a label to the line, or remove it"),
             "E362": (
                 f"lines {line.detail} and {line.line:,} list the same image",
@@ -343,8 +668,21 @@ class ImageCsvSource(ListingSource):
             ),
             "E318": ("line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8"),
         }["no image" if line.code == "E360" and not line.image else line.code or ""]
-        where = Location(path=to_printable_path(self.path), line=line.line, feature=feature)
+        where = Location(path=join_path(self.root, line.list), line=line.line, feature=feature)
         return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
+
+
+def _build_table_schema(flags: Sequence[str]) -> Schema:
+    features: dict[str, Feature] = {"image": Image(), "filename": Text()}
+    for name in flags:
+        features[name] = Int64()
+    return Schema(features if flags else {**features, "text": Text()})
+
+
+def _unquote(text: str) -> str:
+    """A text without its quotes; a backslash escapes a quote."""
+    inner = text[1:].removesuffix('"')
+    return re.sub(r'\\(["\\])', r"\1", inner)
 
 
 def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvColumns) -> _ImageCsvLine:
@@ -369,30 +707,18 @@ def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvCo
         return _ImageCsvLine(position, line, image, None, None, "E361", "nothing")
     if "\\" in image and "/" not in image:
         image = image.replace("\\", "/")
+    if columns.flags:
+        wrong = next(((name, field(at)) for name, at in columns.flags if field(at) not in ("0", "1")), None)
+        if wrong is not None:
+            return _ImageCsvLine(position, line, image, wrong[1], None, "E356", wrong[0])
+        flags = tuple([int(field(at)) for _, at in columns.flags])
+        return _ImageCsvLine(position, line, image, None, split or None, flags=flags)
     return _ImageCsvLine(position, line, image, label, split or None)
-
-
-def _strip_folders(path: str, left_off: int) -> str:
-    return path.split("/", left_off)[left_off] if left_off else path
-
-
-def _count_leading_folders(paths: list[str], base: str) -> int:
-    """The number of leading folders to drop so that paths are found: only folders that all share, and only if no path
-    exists as it is, so that no path can lead to another one's file."""
-    if not paths or any(stat_file(os.path.join(base, path)) for path in paths):
-        return 0
-    shortest, longest = min(paths), max(paths)
-    pairs = zip(shortest.split("/")[:-1], longest.split("/")[:-1], strict=False)
-    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-    for count in range(1, min(shared, 64) + 1):
-        if any(stat_file(os.path.join(base, _strip_folders(path, count))) for path in paths[:_SAMPLE_LINES]):
-            return count
-    return 0
 
 
 def _order_classes(labels: set[str]) -> tuple[str, ...]:
     """Classes by id. Integers that start at 0 or 1 are the ids."""
-    if labels and all(_INTEGER_PATTERN.fullmatch(label) for label in labels):
+    if labels and all(INTEGER_PATTERN.fullmatch(label) for label in labels):
         numbers = sorted(map(int, labels))
         if numbers[0] <= 1 and numbers[-1] < _MAX_NUMERIC_CLASSES:
             return tuple([str(number) for number in range(numbers[0], numbers[-1] + 1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat as modes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ IMAGE_EXTENSIONS = frozenset(
     )
 )
 SPLIT_NAMES = ("train", "val", "valid", "validation", "dev", "eval", "test")
+_SPLIT_ALIASES = {"training": "train", "testing": "test"}
 
 _IGNORED_NAMES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"))
 _MAX_PATHS_TO_FOLDER = 16  # to one folder through links, before they count as a cycle
@@ -138,6 +140,12 @@ def sort_splits(names: Iterable[str], usual: Sequence[str] = SPLIT_NAMES) -> tup
     return tuple(sorted(names, key=lambda name: (usual.index(name) if name in usual else len(usual), name)))
 
 
+def split_of_folder(name: str) -> str | None:
+    """The split that a folder is named after, ignoring case: `Train`, `training` and `train2017` are train."""
+    lower = re.sub(r"[-_]?\d{4}$", "", name.lower())
+    return lower if lower in SPLIT_NAMES else _SPLIT_ALIASES.get(lower)
+
+
 def to_printable_path(path: str) -> str:
     """A path for messages, journals and manifests: bytes that are not UTF-8 are escaped."""
     return path if is_utf8_encodable(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
@@ -222,6 +230,16 @@ def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None 
     return ImageFolderSource(as_path("path", path), class_names(classes))
 
 
+@check_keywords
+def images(path: str | os.PathLike[str]) -> ImageFolderSource:
+    """Images below a folder, one row each, without labels.
+
+    If every first-level folder with images is named like a split, rows have a `split`; other folders only are part
+    of the filename.
+    """
+    return ImageFolderSource(as_path("path", path), None, False)
+
+
 class _ImageFolderListing(NamedTuple):
     files: tuple[SourceFile, ...]
     ignored: int
@@ -232,23 +250,26 @@ class _ImageFolderListing(NamedTuple):
 class ImageFolderSource(ListingSource):
     root: str
     classes: tuple[str, ...] | None = None
+    labelled: bool = True
 
-    kind = "image_folder"
+    @property
+    def kind(self) -> str:
+        return "image_folder" if self.labelled else "images"
 
     def options(self) -> Mapping[str, Any]:
-        return {"classes": None if self.classes is None else list(self.classes)}
+        return {"classes": None if self.classes is None else list(self.classes)} if self.labelled else {}
 
     def facts(self) -> SourceFacts:
         listing: _ImageFolderListing = self._refresh()
         found: set[str] = set()
         splits: set[str] = set()
         for folder in {file.path.rpartition("/")[0] for file in listing.files}:
-            place = _parse_label_and_split(f"{folder}/" if folder else "", listing.has_splits)
+            place = self._parse(f"{folder}/" if folder else "", listing.has_splits)
             if is_utf8_encodable(folder):
                 found.update([place.label] if place.label is not None else [])
                 splits.update([place.split] if place.split is not None else [])
         return SourceFacts(
-            layout="classification",
+            layout="classification" if self.labelled else "images",
             classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,
             rows=len(listing.files),
             source_bytes=sum([file.size_bytes for file in listing.files]),
@@ -269,7 +290,7 @@ class ImageFolderSource(ListingSource):
             if not is_utf8_encodable(path):
                 yield SourceRow(to_printable_path(path), 0, name_error(self.root, path))
                 continue
-            place = _parse_label_and_split(path, has_splits)
+            place = self._parse(path, has_splits)
             values: dict[str, Any] = {"image": root / path, "filename": path}
             if place.label is not None:
                 values["label"] = place.label
@@ -277,12 +298,16 @@ class ImageFolderSource(ListingSource):
                 values["split"] = place.split
             yield SourceRow(path, 0, values)
 
+    def _parse(self, path: str, has_splits: bool) -> _LabelAndSplit:
+        place = _parse_label_and_split(path, has_splits)
+        return place if self.labelled else place._replace(label=None)
+
     def _list(self) -> _ImageFolderListing:
         files, ignored = find_images(validate_folder(self.root))
         if not files:
             raise no_images_error(self.root, ignored)
         tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
-        has_splits = bool(tops) and all(top.lower() in SPLIT_NAMES for top in tops)
+        has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
         return _ImageFolderListing(files, ignored, has_splits)
 
 
@@ -295,7 +320,7 @@ def _parse_label_and_split(path: str, has_splits: bool) -> _LabelAndSplit:
     folders = path.split("/", 2)[:-1] if has_splits else path.split("/", 1)[:-1]
     if not has_splits:
         return _LabelAndSplit(folders[0] if folders else None, None)
-    split = folders[0].lower() if folders else None
+    split = split_of_folder(folders[0]) if folders else None
     return _LabelAndSplit(folders[1] if len(folders) > 1 else None, split)
 
 

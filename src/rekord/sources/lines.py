@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,11 +23,13 @@ from rekord.sources.base import (
     Chunk,
     ColumnChunk,
     FileListing,
+    SizeCheckedFile,
     SourceFacts,
     SourceFile,
     SourceGuess,
     SourcePart,
     SourceRow,
+    SurveyCache,
     empty_file_error,
     group_by_bytes,
     is_gzip_name,
@@ -374,13 +375,13 @@ class TextSource(LineSource):
     kind = "text"
     extensions = EXTENSIONS
 
-    def facts(self) -> SourceFacts:
+    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
         listing = self.listing()
-        return _build_facts(listing, *_index_files(listing, self.encoding))
+        return _build_facts(listing, *_survey_files(listing, self.encoding, opened))
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing = self.listing()
-        return group_spans(_index_files(listing, self.encoding)[0], part_bytes, listing.root)
+        return group_spans(_survey_files(listing, self.encoding)[0], part_bytes, listing.root)
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, pieces = part.content
@@ -433,13 +434,21 @@ def _build_facts(
     )
 
 
-@lru_cache(maxsize=4)
-def _index_files(listing: FileListing, encoding: str | None) -> tuple[tuple[RowIndex, ...], tuple[SourceGuess, ...]]:
+_TextSurvey: TypeAlias = tuple[tuple[RowIndex, ...], tuple[SourceGuess, ...]]
+_surveys: SurveyCache[_TextSurvey] = SurveyCache()
+
+
+def _survey_files(listing: FileListing, encoding: str | None, opened: SizeCheckedFile | None = None) -> _TextSurvey:
+    """Inspect all files, each opened once; `opened` is the only file if it is already open."""
+    return _surveys.get((listing, encoding), lambda: _index_files(listing, encoding, opened))
+
+
+def _index_files(listing: FileListing, encoding: str | None, opened: SizeCheckedFile | None) -> _TextSurvey:
     indexes = []
     guesses = []
     for file in listing.files:
         path = listing.full(file)
-        with open_text_file(path, file, encoding) as (stream, found):
+        with open_text_file(path, file, encoding, opened=opened) as (stream, found):
             head, offset = read_text_head(stream, path)
             begin = RowStart(offset, 0, 1)
             indexes.append(index_file(file, stream, LINE_SYNTAX, begin, head=head, encoding=found))

@@ -1,26 +1,57 @@
-"""Images and masks as rows: two folders, Cityscapes, or the lists of Pascal VOC."""
+"""Images and masks as rows: two folders, lists of pairs, or Cityscapes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from rekord.arguments import as_path, check_keywords, is_utf8_encodable
+from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
+from rekord.codec.images.store import inspect_mask
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
+from rekord.sources.base import (
+    PART_BYTES,
+    SourceFacts,
+    SourceFile,
+    SourceGuess,
+    SourcePart,
+    SourceRow,
+    UnusedInput,
+    group_by_bytes,
+)
+from rekord.sources.colour_tables import (
+    ColourTable,
+    camvid_colours,
+    find_colour_table,
+    read_colour_table,
+    read_text_lines,
+)
+from rekord.sources.detection_common import (
+    candidate_image_folders,
+    find_base,
+    read_list_head,
+    recognized_lists,
+    relative_path,
+    split_list_line,
+    stat_listed,
+    strip_folders,
+)
 from rekord.sources.image_folder import (
+    SPLIT_NAMES,
     ListingSource,
     class_names,
     find_images,
     fingerprint,
+    is_image_name,
     join_path,
     name_error,
     no_images_error,
     sort_splits,
+    split_of_folder,
     strip_image_extension,
     to_printable_path,
     validate_folder,
@@ -55,6 +86,8 @@ class PairListing(NamedTuple):
     files: list[SourceFile]
     classes: tuple[str, ...] | None
     hints: Mapping[str, Any]
+    unused: tuple[UnusedInput, ...] = ()
+    guesses: tuple[SourceGuess, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +101,11 @@ class ImageMaskSource(ListingSource):
     root: str
 
     kind: ClassVar[str]
+
+    @property
+    def image_root(self) -> str:
+        """The folder of the images."""
+        return self.root
 
     @property
     def mask_root(self) -> str:
@@ -87,6 +125,8 @@ class ImageMaskSource(ListingSource):
             source_bytes=sum([pair.size_bytes for pair in paired.pairs]),
             splits=sort_splits(splits) or None,
             files=fingerprint(paired.files),
+            unused=paired.unused,
+            guesses=paired.guesses,
             extra=paired.hints,
         )
 
@@ -96,7 +136,7 @@ class ImageMaskSource(ListingSource):
         return [SourcePart(pairs, size) for pairs, size in group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
-        root, mask_root = Path(self.root), Path(self.mask_root)
+        root, mask_root = Path(self.image_root), Path(self.mask_root)
         for pair in part.content:
             values: dict[str, Any] | RekordError
             if pair.code is not None:
@@ -111,7 +151,7 @@ class ImageMaskSource(ListingSource):
 
     def _row_error(self, pair: ImageMaskPair) -> RekordError:
         if pair.code == "E318" and pair.line is None:
-            return name_error(self.root, pair.path)
+            return name_error(self.image_root, pair.path)
         other = to_printable_path(pair.other)
         other = other if len(other) <= _MAX_PREVIEW_CHARACTERS else "…" + other[1 - _MAX_PREVIEW_CHARACTERS :]
         kind = "mask" if pair.image is None else "image"
@@ -159,7 +199,7 @@ class ImageMaskSource(ListingSource):
                 "move one of the two files away",
             ),
         }[pair.code or ""]
-        where = Location(path=join_path(self.root, pair.path), line=pair.line, feature=feature)
+        where = Location(path=join_path(self.image_root, pair.path), line=pair.line, feature=feature)
         return error(pair.code or "", what, location=where, expected=expected, found=found, do=do)
 
 
@@ -177,9 +217,10 @@ _IMAGE_SUFFIX = "_leftImg8bit"
 _TRAIN_IDS_SUFFIX = "_gtFine_labelTrainIds"
 _IDS_SUFFIX = "_gtFine_labelIds"
 _MAX_INSPECTED = 1000
+_MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "annotation", "ann_dir", "annot", "gt", "gts")
 
 
-class _NamingConvention(NamedTuple):
+class MaskNaming(NamedTuple):
     """The endings of image and mask names, after the part that they share."""
 
     image: str
@@ -187,79 +228,245 @@ class _NamingConvention(NamedTuple):
 
 
 _CONVENTIONS = (
-    _NamingConvention("", ""),
-    *[_NamingConvention("", end) for end in ("_mask", "_label", "_labels", "-mask", "-label", "_seg", "_gt")],
-    *[_NamingConvention(end, "_mask") for end in ("_image", "_img", "_sat")],
-    _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX),
-    _NamingConvention(_IMAGE_SUFFIX, _IDS_SUFFIX),
+    MaskNaming("", ""),
+    *[MaskNaming("", end) for end in ("_mask", "_label", "_labels", "-mask", "-label", "_seg", "_gt", "_L")],
+    *[MaskNaming("", end) for end in ("_masks", "_segmentation", "_annotation", "_anno", "_GT", ".mask")],
+    *[MaskNaming(end, "_mask") for end in ("_image", "_img", "_sat")],
+    MaskNaming(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX),
+    MaskNaming(_IMAGE_SUFFIX, _IDS_SUFFIX),
+)
+
+
+# The names of folders of images and masks for a split, in the folder of the dataset.
+_SPLIT_FOLDERS = (
+    *[("{0}", "{0}" + end) for end in ("annot", "_annot", "_labels", "_label", "_masks", "_mask", "labels", "masks")],
+    *[("{0}_images", "{0}_" + end) for end in ("masks", "labels", "mask", "label")],
+    *[("{0}/" + one, "{0}/" + two) for one in ("images", "image", "imgs", "img") for two in _MASK_FOLDERS],
+    *[(one + "/{0}", two + "/{0}") for one in ("images", "image", "img_dir", "imgs") for two in _MASK_FOLDERS],
 )
 
 
 @check_keywords
 def segmentation(
-    images: str | os.PathLike[str],
-    masks: str | os.PathLike[str],
+    images: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
+    masks: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]] | None = None,
     *,
     classes: int | Sequence[str] | None = None,
     ignore: int | None = None,
     optional_masks: bool = False,
+    colours: str | os.PathLike[str] | None = None,
 ) -> SegmentationSource:
     """Images and their masks, paired by their paths below the two folders, without extensions.
 
     If no name is the same on both sides, the usual endings are tried: `x.jpg` with `x_mask.png`, `x_label.png` and
-    the like, and the names of Cityscapes. An image without a mask, a mask without an image and a second image of the
-    same name are bad rows; with `optional_masks` an image without a mask is a row without `mask`. `classes` (their
-    number or their names) and `ignore` are passed on to the layout.
+    the like, the names of Cityscapes, and any ending that all masks share. The two folders may be the same if masks
+    have a usual ending. An image without a mask, a mask without an image and a second image of the same name are bad
+    rows; with `optional_masks` an image without a mask is a row without `mask`. `classes` (their number or their
+    names) and `ignore` are passed on to the layout.
+
+    If every first-level folder is named like a split (train, val, valid, validation, dev, eval, test), rows have a
+    `split`. Two dicts have the two folders of each split:
+    `segmentation({"train": "train/images"}, {"train": "train/masks"})`.
+
+    Without `masks`, `images` is a list with an image and its mask on each line, separated by spaces, a comma or a
+    tab; or the folder of a dataset with such a list per split (`train.txt`, `val.txt`), or with folders of images and
+    masks for each split: `train` and `trainannot`, `train/images` and `train/masks`, or `images/train` and
+    `masks/train`. Leading folders that all paths of a list share are dropped if they do not exist.
+
+    The classes of masks in colours are those of `colours`, a file with a class per line: `red green blue name` or
+    `name,red,green,blue`. By default it is `label_colors.txt`, `class_dict.csv` or the like in one of these folders
+    or the folder that contains them. Ids are the line numbers from 0; `Void` is `ignore` (255). A colour that the
+    table lacks makes a bad row. Masks of class ids do not use it.
     """
     count = classes if isinstance(classes, int) and not isinstance(classes, bool) else None
     names = None if count is not None else class_names(classes)  # type: ignore[arg-type]
+    folders: tuple[tuple[str, str, str], ...] = ()
+    if isinstance(images, Mapping) or isinstance(masks, Mapping):
+        images, folders = _find_common_root(images, masks)
+        masks = None
     return SegmentationSource(
         as_path("images", images),
-        as_path("masks", masks),
+        None if masks is None else as_path("masks", masks),
         names,
         len(names) if names else count,
         ignore,
         bool(optional_masks),
+        None if colours is None else as_path("colours", colours),
+        folders,
     )
+
+
+def _find_common_root(images: object, masks: object) -> tuple[str, tuple[tuple[str, str, str], ...]]:
+    """The folder that contains those of all splits; and for each split its name and its two folders below it."""
+    if not isinstance(images, Mapping) or not isinstance(masks, Mapping) or not images or set(images) != set(masks):
+        raise error(
+            "U605",
+            "`images` and `masks` do not have the same splits",
+            expected="two folders, or two dicts of folders with the same splits",
+            found=preview(list(images) if isinstance(images, Mapping) else images),
+            do='segmentation({"train": "train/images"}, {"train": "train/masks"})',
+        )
+    pairs = [(str(name), as_path("images", images[name]), as_path("masks", masks[name])) for name in images]
+    root = os.path.commonpath([os.path.abspath(path) for _, *both in pairs for path in both])
+    root = root if os.path.isabs(pairs[0][1]) else os.path.relpath(root)
+    return root, tuple([(name, relative_path(root, a), relative_path(root, b)) for name, a, b in pairs])
+
+
+def recognize_pair_list(path: str, head: bytes | None = None) -> bool:
+    """Whether a file is a list of images and masks that exist, or a folder has such a list, or one per split.
+
+    `head` is the beginning of the file, if it was already read.
+    """
+    if head is None and os.path.isdir(path):
+        return bool(recognized_lists(path, recognize_pair_list))
+    text, _ = read_list_head(path, head)
+    lines = [split_list_line(line.strip(), None) for line in text.splitlines()[:_MAX_INSPECTED] if line.strip()]
+    if not lines or not all(is_image_name(image) and is_image_name(mask) for image, mask in lines):
+        return False
+    folders = candidate_image_folders(path)
+    return all(any(_find_listed(names, folders)) for names in zip(*lines, strict=True))
+
+
+def recognize_split_pairs(path: str) -> bool:
+    """Whether a folder has folders of images and masks for each split, with the same names."""
+    found = _find_split_folders(path)
+    for _, images, masks in found:
+        with suppress(RekordError):
+            image_files, mask_files = find_images(os.path.join(path, images)), find_images(os.path.join(path, masks))
+            convention = _detect_convention(image_files.files, mask_files.files)
+            stems = {strip_image_extension(file.path).removesuffix(convention.image) for file in image_files.files}
+            paired = [strip_image_extension(one.path).removesuffix(convention.mask) for one in mask_files.files]
+            if paired and 2 * len(stems.intersection(paired)) > max(len(stems), len(paired)):
+                continue
+        return False
+    return bool(found)
+
+
+def _find_split_folders(root: str) -> list[tuple[str, str, str]]:
+    """The splits of a folder, each with its folders of images and of masks."""
+    for images, masks in _SPLIT_FOLDERS:
+        found = []
+        for split in SPLIT_NAMES:
+            for name in (split, split.capitalize()):
+                both = images.format(name), masks.format(name)
+                if all(os.path.isdir(os.path.join(root, one)) for one in both):
+                    found.append((split, *both))
+                    break
+        if found:
+            return found
+    return []
+
+
+def _find_listed(paths: Sequence[str], folders: Sequence[str]) -> list[tuple[str, os.stat_result] | None]:
+    """The full paths of listed files, and their facts."""
+    base, left_off = find_base(list(paths), folders)
+    found = [stat_listed(base, strip_folders(path, left_off)) for path in paths]
+    return [None if one is None else (os.path.join(base, one[0]), one[1]) for one in found]
 
 
 @dataclass(frozen=True)
 class SegmentationSource(ImageMaskSource):
-    masks: str
+    masks: str | None
     classes: tuple[str, ...] | None
     count: int | None
     ignore: int | None
     optional_masks: bool
+    colours: str | None = None
+    folders: tuple[tuple[str, str, str], ...] = ()  # of each split, below the root: its name, images and masks
 
     kind = "segmentation"
 
     @property
     def mask_root(self) -> str:
-        return self.masks
+        return self._base if self.masks is None else self.masks
+
+    @property
+    def image_root(self) -> str:
+        return self._base
+
+    @property
+    def _base(self) -> str:
+        """The folder of the images, or that of the list."""
+        is_list = self.masks is None and not os.path.isdir(self.root)
+        return os.path.dirname(self.root) or "." if is_list else self.root
 
     def options(self) -> Mapping[str, Any]:
         return {
             "classes": self.count if self.classes is None else list(self.classes),
             "ignore": self.ignore,
             "optional_masks": self.optional_masks,
+            **({} if self.colours is None else {"colours": relative_path(self._base, self.colours)}),
+            **({"folders": [list(one) for one in self.folders]} if self.folders else {}),
         }
 
     def _list(self) -> PairListing:
-        images, masks = validate_folder(self.root, name="images"), validate_folder(self.masks, name="masks")
+        if self.masks is not None:
+            pairs, files = self._pair_folders(self.root, self.masks)
+            tops = [pair.filename.partition("/") for pair in pairs]
+            splits = [split_of_folder(top) if slash else None for top, slash, _ in tops]
+            if None not in splits:
+                pairs = [pair._replace(split=split) for pair, split in zip(pairs, splits, strict=True)]
+            near = [self.masks, self.root, os.path.join(self.masks, ".."), os.path.join(self.root, "..")]
+            return self._describe(pairs, files, near)
+        lists: dict[str, str | None] = {}
+        if not os.path.isdir(self.root):
+            lists = {os.path.basename(self.root): None}
+        elif not self.folders:
+            lists = recognized_lists(self.root, recognize_pair_list)
+        if lists:
+            pairs, files = [], []
+            first: dict[str, str] = {}
+            for path, split in lists.items():
+                files.append(list_file(self._base, path))
+                pairs += self._read_list(path, split, first, files)
+            if not pairs:
+                raise _no_pairs_error(self.root, "an empty list")
+            return self._describe(pairs, files, [self._base, *[self._full(pair.mask, "..") for pair in pairs[:1]]])
+        pairs, files = [], []
+        for split, images, masks in self.folders or _find_split_folders(self.root):
+            more, found = self._pair_folders(os.path.join(self.root, images), os.path.join(self.root, masks))
+            beside = os.path.relpath(masks, images)
+            files += [_move_file(file, images, beside, masks) for file in found]
+            pairs += [
+                pair._replace(
+                    path=os.path.normpath(f"{images}/{pair.path}"),
+                    image=pair.image and f"{images}/{pair.image}",
+                    mask=pair.mask and f"{masks}/{pair.mask}",
+                    filename=f"{images}/{pair.filename}",
+                    split=split,
+                )
+                for pair in more
+            ]
+        if not pairs:
+            raise _no_pairs_error(self.root, "none")
+        pairs.sort(key=lambda pair: os.fsencode(pair.path))
+        return self._describe(pairs, files, [self.root, *[self._full(pair.mask, "..") for pair in pairs[:1]]])
+
+    def _full(self, path: str | None, *more: str) -> str:
+        return os.path.join(self.mask_root, path or "", *more)
+
+    def _pair_folders(self, root: str, masks_root: str) -> tuple[list[ImageMaskPair], list[SourceFile]]:
+        """The pairs of two folders, and their files below the folder of the images."""
+        images, masks = validate_folder(root, name="images"), validate_folder(masks_root, name="masks")
         inside = os.path.relpath(os.path.realpath(masks), os.path.realpath(images))
-        if inside == ".":
-            raise error(
-                "U605",
-                "`images` and `masks` are the same folder",
-                location=Location(path=to_printable_path(images)),
-                expected="a folder of images and another folder of masks",
-                found=preview(os.path.basename(images)),
-                do="move the masks to their own folder, under the same names",
-            )
         image_files, others = find_images(images)
-        # Masks in a folder below the images are not images.
-        image_files = tuple([file for file in image_files if not file.path.startswith(f"{inside}/")])
-        mask_files, other_masks = find_images(masks)
+        if inside == ".":
+            mask_files, other_masks = _select_masks(image_files), others
+            if not mask_files:
+                raise error(
+                    "U605",
+                    "`images` and `masks` are the same folder",
+                    location=Location(path=to_printable_path(images)),
+                    expected="a folder of images and another folder of masks, or masks named like x_mask.png",
+                    found=preview(os.path.basename(images)),
+                    do="move the masks to their own folder, under the same names",
+                )
+            chosen = set(mask_files)
+            image_files = tuple([file for file in image_files if file not in chosen])
+        else:
+            # Masks in a folder below the images are not images.
+            image_files = tuple([file for file in image_files if not file.path.startswith(f"{inside}/")])
+            mask_files, other_masks = find_images(masks)
         if not image_files:
             raise no_images_error(images, others)
         if not mask_files and not self.optional_masks:
@@ -268,14 +475,152 @@ class SegmentationSource(ImageMaskSource):
         if convention.image == _IMAGE_SUFFIX:
             # gtFine also holds images of colours and instances, which are not masks of class ids.
             mask_files = _select_by_suffix(mask_files, convention.mask)
+        beside = os.path.relpath(masks, images)
+        pairs = _pair_files(image_files, mask_files, convention, beside, lambda _: self.optional_masks)
+        prefix = "" if beside == "." else f"{beside}/"
+        return pairs, [*image_files, *[file._replace(path=f"{prefix}{file.path}") for file in mask_files]]
+
+    def _read_list(
+        self, path: str, split: str | None, first: dict[str, str], files: list[SourceFile]
+    ) -> Iterator[ImageMaskPair]:
+        """The pairs of a list; `first` has the line of each image, `files` gets the files."""
+        place = os.path.join(self._base, path)
+        lines = [(line, split_list_line(text, None)) for line, text in read_text_lines(place)]
+        folders = candidate_image_folders(place)
+        known = [is_utf8_encodable("".join(fields)) for _, fields in lines]
+        usable = [fields for (_, fields), good in zip(lines, known, strict=True) if good]
+        images = iter(_find_listed([fields[0] for fields in usable], folders))
+        masks = iter(_find_listed([fields[1] for fields in usable], folders))
+        listed = path.replace(os.sep, "/")
+        for position, ((line, fields), good) in enumerate(zip(lines, known, strict=True)):
+            pair = ImageMaskPair(listed, None, None, fields[0], 0, split, position, line)
+            if not good:
+                yield pair._replace(code="E318", other=" ".join(fields))
+                continue
+            image, mask = next(images), next(masks) if fields[1] else (next(masks), None)[1]
+            if image is None:
+                yield pair._replace(code="E360", other=fields[0])
+                continue
+            there = [relative_path(self._base, one[0]) if one is not None else None for one in (image, mask)]
+            sizes = [one[1].st_size for one in (image, mask) if one is not None]
+            pair = pair._replace(image=there[0], mask=there[1], filename=there[0] or "", size_bytes=sum(sizes))
+            where = f"{listed}, line {line:,}"
+            if (earlier := first.setdefault(there[0] or "", where)) != where:
+                yield pair._replace(code="E362", other=earlier)
+            elif mask is None and (fields[1] or not self.optional_masks):
+                yield pair._replace(code="E363", other=fields[1] or "any name, after the image")
+            else:
+                files += [
+                    SourceFile(name or "", one[1].st_size, one[1].st_mtime_ns)
+                    for name, one in zip(there, (image, mask), strict=True)
+                    if one is not None
+                ]
+                yield pair
+
+    def _describe(self, pairs: list[ImageMaskPair], files: list[SourceFile], near: list[str]) -> PairListing:
+        """The listing of these pairs, with the classes of a table of colours if the masks are coloured."""
+        ignore = 255 if self.ignore is None else self.ignore
         hints: dict[str, Any] = {} if self.ignore is None else {"ignore": self.ignore}
         if self.count is not None:
             hints["classes"] = self.count
         hints["optional_masks"] = self.optional_masks
-        beside = os.path.relpath(masks, images)
-        pairs = _pair_files(image_files, mask_files, convention, beside, lambda _: self.optional_masks)
-        files = [*image_files, *[file._replace(path=f"{beside}/{file.path}") for file in mask_files]]
-        return PairListing(pairs, files, self.classes, hints)
+        masks = [self._full(pair.mask) for pair in pairs if pair.code is None and pair.mask is not None]
+        path = self.colours or find_colour_table(near)
+        unused, guesses, table = [], [], None
+        if masks and _is_coloured(masks[:_MAX_DECODED]):
+            table, guess = self._choose_table(path, masks[:_MAX_DECODED], ignore)
+            guesses += [guess] if guess is not None else []
+        elif self.colours is None and path is not None:
+            reason = "a table of colours, but the masks have class ids"
+            unused.append(UnusedInput("file", relative_path(self._base, path), reason))
+        if table is None:
+            return PairListing(pairs, files, self.classes, hints, tuple(unused), tuple(guesses))
+        if path is not None:
+            files = [*files, list_file(self._base, relative_path(self._base, path))]
+        if table.void is not None:
+            guesses.append(SourceGuess("mask", f"pixels of `{table.void}` have no class: {ignore}", "ignore=…"))
+        hints |= {"colours": table.colours, "ignore": ignore}
+        hints.setdefault("classes", len(table.names))
+        return PairListing(pairs, files, self.classes or table.names or None, hints, tuple(unused), tuple(guesses))
+
+    def _choose_table(
+        self, path: str | None, masks: Sequence[str], ignore: int
+    ) -> tuple[ColourTable | None, SourceGuess | None]:
+        """The table that gives the classes of masks in colours, and what it was decided by."""
+        if path is not None:
+            table = read_colour_table(path, ignore)
+            if self.classes is not None and len(self.classes) != len(table.names):
+                raise invalid(
+                    "classes",
+                    list(self.classes),
+                    f"{len(table.names):,} names, one per colour of {os.path.basename(path)}",
+                    "leave classes= out",
+                )
+            what = f"masks are in the colours of {relative_path(self._base, path)}"
+            return table, None if self.colours else SourceGuess("mask", what, "colours=…")
+        levels = {(i, i, i): i for i in (*range(self.count or 21), ignore)}
+        if _has_only(masks, levels):
+            what = "masks are RGB images of equal channels, whose values are class ids"
+            return ColourTable((), levels), SourceGuess("mask", what)
+        camvid = camvid_colours(ignore)
+        if self.classes is None and "annot" in os.path.dirname(masks[0]) and _has_only(masks, camvid.colours):
+            what = "masks are in the colours of CamVid, and there is no table of colours"
+            return camvid, SourceGuess("mask", what, "colours=…")
+        return None, None
+
+
+_MAX_DECODED = 20  # masks that decide what their pixels mean
+
+
+def _is_coloured(masks: Sequence[str]) -> bool:
+    """Whether any mask has colours instead of class ids."""
+    for mask in masks:
+        try:
+            inspect_mask(Path(mask), name="mask", classes=1 << 16, ignore=None, verify="headers")
+        except RekordError as failure:
+            if failure.code == "E334":
+                return True
+    return False
+
+
+def _has_only(masks: Sequence[str], colours: Mapping[tuple[int, int, int], int]) -> bool:
+    """Whether all these masks have only these colours."""
+    for mask in masks:
+        try:
+            inspect_mask(Path(mask), name="mask", classes=1 << 16, ignore=None, colours=colours, verify="full")
+        except RekordError:
+            return False
+    return True
+
+
+def _select_masks(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
+    """The masks among images in the same folder: those that are named like another image with a usual ending."""
+    stems = {strip_image_extension(file.path) for file in files}
+    for naming in _CONVENTIONS[1:]:
+        found = []
+        for file in files:
+            stem = strip_image_extension(file.path)
+            if stem.endswith(naming.mask) and stem.removesuffix(naming.mask) + naming.image in stems:
+                found.append(file)
+        if found:
+            return tuple(found)
+    return ()
+
+
+def _move_file(file: SourceFile, images: str, beside: str, masks: str) -> SourceFile:
+    is_mask = file.path.startswith(f"{beside}/")
+    return file._replace(path=f"{masks}/{file.path[len(beside) + 1 :]}" if is_mask else f"{images}/{file.path}")
+
+
+def _no_pairs_error(root: str, found: str) -> RekordError:
+    return error(
+        "X529",
+        "path has no images with masks",
+        location=Location(path=join_path(root, "")),
+        expected="a list of images and masks, one list per split, or folders of images and masks for each split",
+        found=found,
+        do="rk.sources.segmentation(images, masks) with the two folders",
+    )
 
 
 @check_keywords
@@ -306,7 +651,7 @@ class CityscapesSource(ImageMaskSource):
         found = find_images(masks).files
         train_ids = _select_by_suffix(found, _TRAIN_IDS_SUFFIX)
         mask_files = train_ids or _select_by_suffix(found, _IDS_SUFFIX)
-        convention = _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX if train_ids else _IDS_SUFFIX)
+        convention = MaskNaming(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX if train_ids else _IDS_SUFFIX)
         pairs = [
             pair._replace(
                 path=f"leftImg8bit/{pair.path}" if pair.image else pair.path,
@@ -368,21 +713,36 @@ def _list_folders(folder: str) -> list[str]:
     return [path for path in paths if os.path.isdir(path)]
 
 
-def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> _NamingConvention:
-    """The first convention that pairs any mask with an image."""
+def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> MaskNaming:
+    """The convention of two folders; that of equal names if none pairs any mask with an image."""
     have = {strip_image_extension(file.path) for file in images}
-    stems = [strip_image_extension(file.path) for file in masks]
-    for convention in _CONVENTIONS:
-        for name in stems:
-            if name.endswith(convention.mask) and name.removesuffix(convention.mask) + convention.image in have:
-                return convention
-    return _CONVENTIONS[0]
+    return find_mask_naming(have, [strip_image_extension(file.path) for file in masks]) or _CONVENTIONS[0]
+
+
+def find_mask_naming(images: Collection[str], masks: Sequence[str]) -> MaskNaming | None:
+    """The first convention that pairs any mask with an image, given their names without extensions.
+
+    Otherwise the ending that all masks share after the name of an image: `x.ah`, `x_1stHO`, `x_instance_color_RGB`.
+    """
+    for naming in _CONVENTIONS:
+        for name in masks:
+            if name.endswith(naming.mask) and name.removesuffix(naming.mask) + naming.image in images:
+                return naming
+    first = min(masks, default="")
+    # The shortest ending first: `1_a` may be an image, too.
+    for end in range(len(first) - 1, 0, -1):
+        ending = first[end:]
+        if first[:end] not in images or ending[0].isalnum():
+            continue
+        if all(name.endswith(ending) and name.removesuffix(ending) in images for name in masks):
+            return MaskNaming("", ending)
+    return None
 
 
 def _pair_files(
     images: Iterable[SourceFile],
     masks: Iterable[SourceFile],
-    convention: _NamingConvention,
+    convention: MaskNaming,
     beside: str,
     may_be_without: Callable[[str], bool],
 ) -> list[ImageMaskPair]:
@@ -423,220 +783,9 @@ def _pair_files(
     return pairs
 
 
-VOC_SEGMENTATION_CLASSES = (
-    *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
-    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train"),
-    "tvmonitor",
-)
-VOC_IGNORE = 255
-Colour = tuple[int, int, int]
-
-_LISTS_FOLDER = "ImageSets/Segmentation"
-_IMAGES_FOLDER = "JPEGImages"
-_MASKS_FOLDER = "SegmentationClass"
-_VOID_NAMES = ("ignored", "ignore", "void")
-_VOID_COLOUR = (224, 224, 192)
-_MAX_LINE_CHARACTERS = 1 << 16
-
-
-@check_keywords
-def voc_segmentation(
-    path: str | os.PathLike[str], *, classes: Sequence[str] | None = None, optional_masks: bool | None = None
-) -> VocSegmentationSource:
-    """Images of a Pascal VOC folder that its segmentation lists name, with their masks and splits.
-
-    The lists are `train.txt` and `val.txt` (or `trainval.txt` if neither exists) and `test.txt`. Masks are those of
-    `SegmentationClass`. By default only images of `test` may lack one; `optional_masks` allows or forbids it for all.
-    The classes are `classes`, or those of `labelmap.txt` in the folder, or the 21 of VOC. 255 means no class.
-    """
-    return VocSegmentationSource(as_path("path", path), class_names(classes), optional_masks)
-
-
-@dataclass(frozen=True)
-class VocSegmentationSource(ImageMaskSource):
-    classes: tuple[str, ...] | None
-    optional_masks: bool | None
-
-    kind = "voc_segmentation"
-
-    def options(self) -> Mapping[str, Any]:
-        return {
-            "classes": None if self.classes is None else list(self.classes),
-            "optional_masks": self.optional_masks,
-        }
-
-    def _list(self) -> PairListing:
-        images = find_dataset_folder(self.root, _IMAGES_FOLDER, "Pascal VOC")
-        masks_folder = os.path.join(self.root, _MASKS_FOLDER)
-        instead = (
-            f"read {_IMAGES_FOLDER} and {_MASKS_FOLDER} without lists: rk.sources.segmentation(images, masks)"
-            if os.path.isdir(masks_folder)
-            else "if these are images with boxes: rk.sources.voc(path)"
-        )
-        lists = find_dataset_folder(self.root, _LISTS_FOLDER, "Pascal VOC", instead=instead)
-        images_by_id = {strip_image_extension(file.path): file for file in find_images(images).files}
-        masks: dict[str, SourceFile] = {}
-        if os.path.isdir(masks_folder):
-            masks = {strip_image_extension(file.path): file for file in find_images(masks_folder).files}
-        files = []
-        pairs: list[ImageMaskPair] = []
-        first: dict[str, str] = {}
-        for name in _select_lists(lists):
-            path = f"{_LISTS_FOLDER}/{name}.txt"
-            files.append(_to_source_file(self.root, path))
-            for position, (line, image_id) in enumerate(_read_ids(os.path.join(self.root, path))):
-                pair = self._pair(path, name, image_id, images_by_id, masks)
-                pair = pair._replace(position=position, line=line)
-                earlier = first.setdefault(image_id, f"{name}.txt, line {line:,}")
-                if pair.code is None and earlier != f"{name}.txt, line {line:,}":
-                    pair = pair._replace(code="E362", other=earlier)
-                pairs.append(pair)
-        if not pairs:
-            raise error(
-                "X529",
-                "segmentation lists name no images",
-                location=Location(path=join_path(self.root, _LISTS_FOLDER)),
-                expected="train.txt, val.txt, trainval.txt or test.txt, one id per line",
-                found=f"{len(files)} empty lists" if files else "no such list",
-                do=instead,
-            )
-        for image_id in first:
-            for folder, known in ((_IMAGES_FOLDER, images_by_id), (_MASKS_FOLDER, masks)):
-                if image_id in known:
-                    files.append(known[image_id]._replace(path=f"{folder}/{known[image_id].path}"))
-        names, colours = _read_classes(self.root)
-        if self.classes is not None and self.classes != names:
-            names, colours = self.classes, None  # the colours would stand for other classes
-        without = any(pair.code is None and pair.mask is None for pair in pairs)
-        hints: dict[str, Any] = {"classes": len(names), "ignore": VOC_IGNORE}
-        hints["optional_masks"] = bool(self.optional_masks) or without
-        if colours is not None:
-            hints["colours"] = colours
-        return PairListing(pairs, files, names, hints)
-
-    def _pair(
-        self,
-        path: str,
-        split: str,
-        image_id: str,
-        images_by_id: Mapping[str, SourceFile],
-        masks: Mapping[str, SourceFile],
-    ) -> ImageMaskPair:
-        if not is_utf8_encodable(image_id):
-            return ImageMaskPair(path, None, None, "", 0, split, code="E318", other=image_id)
-        image, mask = images_by_id.get(image_id), masks.get(image_id)
-        size_bytes = sum([file.size_bytes for file in (image, mask) if file is not None])
-        pair = ImageMaskPair(
-            path,
-            image and f"{_IMAGES_FOLDER}/{image.path}",
-            mask and f"{_MASKS_FOLDER}/{mask.path}",
-            image_id,
-            size_bytes,
-            split,
-        )
-        if image is None:
-            return pair._replace(code="E360", other=f"{_IMAGES_FOLDER}/{image_id}.jpg")
-        optional = split == "test" if self.optional_masks is None else self.optional_masks
-        if mask is None and not optional:
-            return pair._replace(code="E363", other=f"{_MASKS_FOLDER}/{image_id}.png")
-        return pair
-
-
-def _select_lists(folder: str) -> list[str]:
-    """The lists that together name each image once, in the order of their files."""
-    there = [name for name in ("train", "val", "trainval") if os.path.isfile(os.path.join(folder, f"{name}.txt"))]
-    used = [name for name in there if name != "trainval"] or there
-    test = ["test"] if os.path.isfile(os.path.join(folder, "test.txt")) else []
-    return sorted(test + used)
-
-
-def _to_source_file(root: str, path: str) -> SourceFile:
+def list_file(root: str, path: str) -> SourceFile:
     try:
         facts = os.stat(os.path.join(root, path))
     except OSError as failure:
         raise read_error(join_path(root, path), failure) from failure
     return SourceFile(path, facts.st_size, facts.st_mtime_ns)
-
-
-def _read_lines(path: str) -> Iterator[tuple[int, str]]:
-    """The non-empty lines of a small text file, with their numbers."""
-    number = 0
-    try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-            while line := file.readline(_MAX_LINE_CHARACTERS + 1):
-                number += 1
-                if len(line) > _MAX_LINE_CHARACTERS or "\0" in line:
-                    found = "a zero byte" if "\0" in line else f"more than {_MAX_LINE_CHARACTERS:,} characters"
-                    raise _not_text_error(path, number, found)
-                if line.strip():
-                    yield number, line.strip()
-    except OSError as failure:
-        raise read_error(path, failure) from failure
-
-
-def _read_ids(path: str) -> Iterator[tuple[int, str]]:
-    """The ids in a list, with their lines. Lists of one class have a flag after the id, others full paths."""
-    for number, line in _read_lines(path):
-        name = strip_image_extension(line.split()[0])
-        yield number, name.removeprefix("/").removeprefix(f"{_IMAGES_FOLDER}/")
-
-
-def _read_classes(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | None]:
-    """The classes of a folder, and the colours that stand for them."""
-    path = os.path.join(root, "labelmap.txt")
-    if not os.path.isfile(path):
-        return VOC_SEGMENTATION_CLASSES, {
-            **{_palette_colour(i): i for i in range(len(VOC_SEGMENTATION_CLASSES))},
-            _VOID_COLOUR: VOC_IGNORE,
-        }
-    names: list[str] = []
-    colours: dict[Colour, int] = {}
-    entries = 0
-    for number, line in _read_lines(path):
-        if line.startswith("#"):
-            continue
-        name, _, rest = line.partition(":")
-        text = rest.partition(":")[0].strip()
-        colour = _parse_colour(text)
-        if not name or not is_utf8_encodable(name) or name in names or (text and colour is None):
-            raise _not_text_error(path, number, preview(line))
-        entries += 1
-        if colour is not None:
-            colours[colour] = VOC_IGNORE if name.lower() in _VOID_NAMES else len(names)
-        if name.lower() not in _VOID_NAMES:
-            names.append(name)
-    if not names:
-        raise _not_text_error(path, 1, "no classes")
-    # If two classes share a colour, or one has none, colours do not identify classes.
-    return tuple(names), colours if len(colours) == entries else None
-
-
-def _parse_colour(text: str) -> Colour | None:
-    """A colour written as `r,g,b`."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 3 or not all(part.isdecimal() and len(part) <= 3 and int(part) <= 255 for part in parts):
-        return None
-    red, green, blue = map(int, parts)
-    return red, green, blue
-
-
-def _palette_colour(index: int) -> Colour:
-    """The colour of a class in VOC's palette: its bits assigned to red, green and blue in turn, highest first."""
-    red = green = blue = 0
-    for shift in range(7, -1, -1):
-        red |= (index & 1) << shift
-        green |= (index >> 1 & 1) << shift
-        blue |= (index >> 2 & 1) << shift
-        index >>= 3
-    return red, green, blue
-
-
-def _not_text_error(path: str, line: int, found: str) -> RekordError:
-    return error(
-        "X529",
-        f"{os.path.basename(path)} has an invalid line",
-        location=Location(path=join_path("", path), line=line),
-        expected="name:red,green,blue:: with each name once" if path.endswith("labelmap.txt") else "one id per line",
-        found=found,
-        do="fix the line",
-    )

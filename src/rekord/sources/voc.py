@@ -1,4 +1,4 @@
-"""Pascal VOC folders as rows: one per image, with the boxes of its XML file."""
+"""Pascal VOC folders as rows: one per image, with the boxes of its XML file, or with its mask."""
 
 from __future__ import annotations
 
@@ -10,13 +10,24 @@ from xml.parsers import expat
 
 import numpy as np
 
-from rekord.arguments import as_path, check_keywords
+from rekord.arguments import as_path, check_keywords, is_utf8_encodable
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
+from rekord.sources.base import SourceFile
+from rekord.sources.colour_tables import VOC_IGNORE, read_text_lines, read_voc_classes
 from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
-from rekord.sources.image_folder import is_image_name, stat_file, strip_image_extension, validate_folder
+from rekord.sources.image_folder import (
+    class_names,
+    find_images,
+    is_image_name,
+    join_path,
+    stat_file,
+    strip_image_extension,
+    validate_folder,
+)
+from rekord.sources.segmentation import ImageMaskPair, ImageMaskSource, PairListing, find_dataset_folder, list_file
 from rekord.storage.local import LOCAL
 
 _MAX_NESTING = 32
@@ -481,3 +492,128 @@ def _find_image_by_stem(folder: str, name: str) -> tuple[str, os.stat_result] | 
     """The image of this name, with any extension of images."""
     names = [name] if is_image_name(name) else [name + ending for ending in detection.IMAGE_ENDINGS]
     return next((found for one in names if (found := detection.find_image(folder, one)) is not None), None)
+
+
+# Images and masks.
+
+_LISTS_FOLDER = "ImageSets/Segmentation"
+_IMAGES_FOLDER = "JPEGImages"
+_MASKS_FOLDER = "SegmentationClass"
+
+
+@check_keywords
+def voc_segmentation(
+    path: str | os.PathLike[str], *, classes: Sequence[str] | None = None, optional_masks: bool | None = None
+) -> VocSegmentationSource:
+    """Images of a Pascal VOC folder that its segmentation lists name, with their masks and splits.
+
+    The lists are `train.txt` and `val.txt` (or `trainval.txt` if neither exists) and `test.txt`. Masks are those of
+    `SegmentationClass`. By default only images of `test` may lack one; `optional_masks` allows or forbids it for all.
+    The classes are `classes`, or those of `labelmap.txt` in the folder, or the 21 of VOC. 255 means no class.
+    """
+    return VocSegmentationSource(as_path("path", path), class_names(classes), optional_masks)
+
+
+@dataclass(frozen=True)
+class VocSegmentationSource(ImageMaskSource):
+    classes: tuple[str, ...] | None
+    optional_masks: bool | None
+
+    kind = "voc_segmentation"
+
+    def options(self) -> Mapping[str, Any]:
+        return {
+            "classes": None if self.classes is None else list(self.classes),
+            "optional_masks": self.optional_masks,
+        }
+
+    def _list(self) -> PairListing:
+        images = find_dataset_folder(self.root, _IMAGES_FOLDER, "Pascal VOC")
+        masks_folder = os.path.join(self.root, _MASKS_FOLDER)
+        instead = (
+            f"read {_IMAGES_FOLDER} and {_MASKS_FOLDER} without lists: rk.sources.segmentation(images, masks)"
+            if os.path.isdir(masks_folder)
+            else "if these are images with boxes: rk.sources.voc(path)"
+        )
+        lists = find_dataset_folder(self.root, _LISTS_FOLDER, "Pascal VOC", instead=instead)
+        images_by_id = {strip_image_extension(file.path): file for file in find_images(images).files}
+        masks: dict[str, SourceFile] = {}
+        if os.path.isdir(masks_folder):
+            masks = {strip_image_extension(file.path): file for file in find_images(masks_folder).files}
+        files = []
+        pairs: list[ImageMaskPair] = []
+        first: dict[str, str] = {}
+        for name in _select_lists(lists):
+            path = f"{_LISTS_FOLDER}/{name}.txt"
+            files.append(list_file(self.root, path))
+            for position, (line, image_id) in enumerate(_read_ids(os.path.join(self.root, path))):
+                pair = self._pair(path, name, image_id, images_by_id, masks)
+                pair = pair._replace(position=position, line=line)
+                earlier = first.setdefault(image_id, f"{name}.txt, line {line:,}")
+                if pair.code is None and earlier != f"{name}.txt, line {line:,}":
+                    pair = pair._replace(code="E362", other=earlier)
+                pairs.append(pair)
+        if not pairs:
+            raise error(
+                "X529",
+                "segmentation lists name no images",
+                location=Location(path=join_path(self.root, _LISTS_FOLDER)),
+                expected="train.txt, val.txt, trainval.txt or test.txt, one id per line",
+                found=f"{len(files)} empty lists" if files else "no such list",
+                do=instead,
+            )
+        for image_id in first:
+            for folder, known in ((_IMAGES_FOLDER, images_by_id), (_MASKS_FOLDER, masks)):
+                if image_id in known:
+                    files.append(known[image_id]._replace(path=f"{folder}/{known[image_id].path}"))
+        names, colours = read_voc_classes(self.root)
+        if self.classes is not None and self.classes != names:
+            names, colours = self.classes, None  # the colours would stand for other classes
+        without = any(pair.code is None and pair.mask is None for pair in pairs)
+        hints: dict[str, Any] = {"classes": len(names), "ignore": VOC_IGNORE}
+        hints["optional_masks"] = bool(self.optional_masks) or without
+        if colours is not None:
+            hints["colours"] = colours
+        return PairListing(pairs, files, names, hints)
+
+    def _pair(
+        self,
+        path: str,
+        split: str,
+        image_id: str,
+        images_by_id: Mapping[str, SourceFile],
+        masks: Mapping[str, SourceFile],
+    ) -> ImageMaskPair:
+        if not is_utf8_encodable(image_id):
+            return ImageMaskPair(path, None, None, "", 0, split, code="E318", other=image_id)
+        image, mask = images_by_id.get(image_id), masks.get(image_id)
+        size_bytes = sum([file.size_bytes for file in (image, mask) if file is not None])
+        pair = ImageMaskPair(
+            path,
+            image and f"{_IMAGES_FOLDER}/{image.path}",
+            mask and f"{_MASKS_FOLDER}/{mask.path}",
+            image_id,
+            size_bytes,
+            split,
+        )
+        if image is None:
+            return pair._replace(code="E360", other=f"{_IMAGES_FOLDER}/{image_id}.jpg")
+        optional = split == "test" if self.optional_masks is None else self.optional_masks
+        if mask is None and not optional:
+            return pair._replace(code="E363", other=f"{_MASKS_FOLDER}/{image_id}.png")
+        return pair
+
+
+def _select_lists(folder: str) -> list[str]:
+    """The lists that together name each image once, in the order of their files."""
+    there = [name for name in ("train", "val", "trainval") if os.path.isfile(os.path.join(folder, f"{name}.txt"))]
+    used = [name for name in there if name != "trainval"] or there
+    test = ["test"] if os.path.isfile(os.path.join(folder, "test.txt")) else []
+    return sorted(test + used)
+
+
+def _read_ids(path: str) -> Iterator[tuple[int, str]]:
+    """The ids in a list, with their lines. Lists of one class have a flag after the id, others full paths."""
+    for number, line in read_text_lines(path):
+        name = strip_image_extension(line.split()[0])
+        yield number, name.removeprefix("/").removeprefix(f"{_IMAGES_FOLDER}/")

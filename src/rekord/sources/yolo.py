@@ -67,6 +67,10 @@ def _candidate_files(root: str) -> Iterator[str]:
         if os.path.isfile(path):
             yield path
     yield from [os.path.join(root, name) for name in names if name.lower().endswith((".names", "_darknet.labels"))]
+    for split in ("train", "valid", "test"):
+        path = os.path.join(root, split, "_darknet.labels")
+        if os.path.isfile(path):
+            yield path
 
 
 def _is_yaml(path: str) -> bool:
@@ -145,7 +149,12 @@ def _class_names_error(path: str, line: int | None, what: str, found: str) -> Re
 _NON_LABEL_NAMES = frozenset(
     ("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt", "trainval.txt", "notes.txt")
 )
-_DARKNET_SPLITS = {"obj_train_data": "train", "obj_valid_data": "valid", "obj_test_data": "test"}
+_DARKNET_SPLITS = {
+    "obj_train_data": "train",
+    "obj_val_data": "val",
+    "obj_valid_data": "valid",
+    "obj_test_data": "test",
+}
 _MIN_DECIMALS, _MAX_DECIMALS = 3, 9
 
 

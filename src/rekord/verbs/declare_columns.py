@@ -99,6 +99,8 @@ def adapt_image_list(source: Source, options: WriteOptions) -> tuple[Source, Wri
     """A CSV of images, with the named column as its label; or as a table, if its other columns are named."""
     if not isinstance(source, ImageCsvSource) or options.schema is not None:
         return source, options
+    if options.label is None and source.facts().layout == "table":
+        return source, options
     columns = set(classification(classes=["a"]).schema)
     if not columns.issuperset((*(options.columns or ()), *options.drop, *(options.keep or ()))):
         return (read_csv(source.path) if source.images is None else source), options

@@ -15,8 +15,8 @@ from rekord.dataset.infer import infer as infer_records
 from rekord.dataset.read import list_record_files
 from rekord.errors import RekordError
 from rekord.schema import Schema
-from rekord.sources.base import RowsLike
-from rekord.sources.detect import DetectedSource, build_source, identify_source
+from rekord.sources.base import DetectedSource, RowsLike
+from rekord.sources.detect import build_source, identify_source
 from rekord.sources.records import RecordsSource
 from rekord.storage.router import is_remote
 from rekord.verbs.forecast import is_sampleable
@@ -61,7 +61,7 @@ def infer(
     if isinstance(given, (str, os.PathLike)) and kind is None:
         found = identify_raw_data(os.fspath(given))
         if found is not None:
-            return infer_conversion(prepare_preview(build_source(found), WriteOptions(limit=limit)))
+            return infer_conversion(prepare_preview(build_source(found), WriteOptions(limit=limit), detected=found))
     if hasattr(given, "facts") and not isinstance(given, RecordsSource):
         return infer_conversion(prepare_preview(given, WriteOptions(limit=limit, names=names)))
     return infer_records(given, limit, names=names, kind=kind)

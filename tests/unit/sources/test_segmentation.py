@@ -12,7 +12,9 @@ import pytest
 
 from rekord.errors import RekordError
 from rekord.sources.base import SourceRow, full_path
-from rekord.sources.segmentation import VOC_SEGMENTATION_CLASSES, cityscapes, segmentation, voc_segmentation
+from rekord.sources.colour_tables import VOC_SEGMENTATION_CLASSES
+from rekord.sources.segmentation import cityscapes, segmentation
+from rekord.sources.voc import voc_segmentation
 
 Put = Callable[..., Path]
 

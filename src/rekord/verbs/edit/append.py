@@ -18,6 +18,7 @@ from rekord.layouts.base import Layout
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
+from rekord.layouts.images import images
 from rekord.layouts.selected import SelectedLayout
 from rekord.location import Location
 from rekord.schema import Schema
@@ -258,6 +259,7 @@ _LAYOUTS: Mapping[str, tuple[Callable[..., Layout], tuple[str, ...]]] = {
     "classification": (classification, ("classes", "synsets", "background", "optional_labels")),
     "detection": (detection, ("classes", "masks", "has", "bad_boxes")),
     "deeplab": (deeplab, ("classes", "ignore", "colours", "optional_masks")),
+    "images": (images, ()),
 }
 
 

@@ -1,0 +1,886 @@
+"""The reading of a folder: what explains all of its files, or the commands for what they may be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from rekord.codec.images.store import inspect_mask
+from rekord.errors import RekordError, error, preview
+from rekord.location import Location
+from rekord.sources.annotation_formats import (
+    HEAD_BYTES,
+    identify_list,
+    is_coco,
+    is_coco_without_boxes,
+    is_voc_annotation,
+    is_yolo_label,
+    name_formats,
+    read_file_head,
+)
+from rekord.sources.base import DetectedSource, SourceGuess, SplitFolders
+from rekord.sources.boxes_csv import recognize_boxes_csv
+from rekord.sources.coco import ROBOFLOW_FILE_NAME
+from rekord.sources.detection_common import LIST_EXTENSIONS, NAMES_FILE_PATTERN, split_of_list
+from rekord.sources.folder_survey import (
+    CONTAINER_WORDS,
+    IMAGE_WORDS,
+    MASK_WORDS,
+    SPLIT_WORDS,
+    VIEW_WORDS,
+    FileGroup,
+    FolderSurvey,
+    Parts,
+    has_annotation_word,
+    has_mask_word,
+    is_container,
+    is_documentation,
+    is_instance_name,
+    is_never_class,
+    is_number_run,
+    split_of,
+    split_words,
+)
+from rekord.sources.image_csv import recognize_image_list
+from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
+from rekord.sources.segmentation import find_mask_naming, recognize_pair_list
+
+_CLASS_NAMES = re.compile(r"categor|classes|class_?names|synset|wnid")
+_JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
+_MAX_TRIED = 20  # files of a kind that are opened
+_MAX_READINGS = 6
+_MAX_SHOWN = 4
+_MAX_DECODED = 5  # masks per folder
+
+
+PASS_ROWS = "pass the folder or the file that contains the data, or rows of your own: rk.write(rows, out)"
+
+
+class Reading(NamedTuple):
+    """What a folder may be: the source, and the arguments of `rekord write` that select it."""
+
+    what: str
+    source: DetectedSource
+    arguments: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        return shlex.join(["rekord", "write", *self.arguments]) + " OUT"
+
+
+def weigh_folder(survey: FolderSurvey, layout: str | None) -> DetectedSource:
+    """The one reading of a folder of images; U621 with the command of each reading if several are plausible."""
+    survey = _enter_wrappers(survey)
+    wanted = None if layout in (None, "auto") else layout
+    if wanted is not None:
+        return _read_as(survey, wanted)
+    classes = ClassFolders(survey)
+    annotated = list(_iter_annotated(survey))
+    doubts = [doubt for one in annotated if (doubt := _find_reading_doubt(survey, one)) is not None]
+    lists = [one for one in annotated if one.source.kind in ("image_csv", "boxes_csv")]
+    if lists and not classes.doubts:
+        # Lists of paths below class folders repeat the folders; others may say something else.
+        agree = not any(group.evidence in ("stems", "names") for group in survey.groups)
+        if agree and len(lists) == len(annotated):
+            annotated = []
+        else:
+            annotated.append(_classes_reading(survey, classes))
+    if not doubts and (len(annotated) == 1 or _is_same_layout(annotated)):
+        return _with_basis(annotated[0])
+    if doubts:
+        raise refusal(survey, [*annotated, *_other_readings(survey, annotated)], None, doubts)
+    if annotated:
+        kinds = "several annotations" if len({one.source.kind for one in annotated}) == 1 else "several kinds of data"
+        examples = "; ".join(one.what for one in annotated[:_MAX_SHOWN])
+        raise refusal(survey, [*annotated, *_other_readings(survey, annotated)], f"{kinds}: {examples}")
+    datasets = _find_datasets(survey)
+    if datasets:
+        name = os.path.relpath(datasets[0].source.path, survey.root).split(os.sep)[0]
+        what = f"a folder of datasets: {preview(name)} is one (rk.sources.{datasets[0].source.kind})"
+        raise refusal(survey, datasets, what)
+    unexplained = _find_unexplained(survey, classes)
+    if classes.doubts or unexplained:
+        if not unexplained and classes.is_flat:
+            return _with_basis(_images_reading(survey))
+        raise refusal(survey, _other_readings(survey, []), None, [*unexplained, *classes.doubts])
+    return _with_basis(_classes_reading(survey, classes))
+
+
+def find_known_dataset(survey: FolderSurvey) -> DetectedSource | None:
+    """The source of annotations whose images may be elsewhere."""
+    return next((one.source for one in _iter_annotated(_enter_wrappers(survey))), None)
+
+
+def _is_same_layout(readings: Sequence[Reading]) -> bool:
+    """Whether the first reading stands for all: the formats are different ones of the same boxes."""
+    return bool(readings) and {one.source.kind for one in readings} <= {"voc", "coco", "yolo"}
+
+
+def _find_reading_doubt(survey: FolderSurvey, reading: Reading) -> str | None:
+    """Why a reading by annotations may be wrong, or leave something out."""
+    source = reading.source
+    if source.kind in ("image_csv", "boxes_csv"):
+        return _find_unlisted(survey, source)
+    if source.kind != "segmentation":
+        return None
+    lists = [
+        group
+        for group in survey.groups
+        if group.extension in (".txt", ".lst") and len({split_of_list(name) for name in group.names} - {None}) > 1
+    ]
+    if lists and not source.folders and source.masks is not None and _has_one_split(survey, source.path):
+        return f"lists of splits in {_name(lists[0].folder)}, which folders of images and masks do not use"
+    return _describe_binary_masks(survey, source)
+
+
+def _has_one_split(survey: FolderSurvey, path: str) -> bool:
+    below = [os.path.relpath(survey.path(parts), path).split(os.sep)[0] for parts in survey.image_folders]
+    return not any(split_of_folder(name) is not None for name in below)
+
+
+def _find_unlisted(survey: FolderSurvey, source: DetectedSource) -> str | None:
+    """Images that the lists leave out, next to those that they name."""
+    listed: set[str] = set()
+    for group in survey.groups:
+        inside = survey.path(group.folder)
+        is_own = inside == source.path or (
+            os.path.dirname(inside) == source.path and split_of_folder(os.path.basename(inside)) is not None
+        )
+        for name in group.names:
+            path = os.path.join(inside, name)
+            if group.extension not in LIST_EXTENSIONS or not (is_own or path == source.path):
+                continue
+            if _CLASS_NAMES.search(name.lower()) and not NAMES_FILE_PATTERN.fullmatch(name.lower()):
+                return f"{'/'.join((*group.folder, name))} seems to name classes, which lists of images do not use"
+            head = read_file_head(path)
+            if len(head) >= HEAD_BYTES:
+                return None  # what the rest lists is unknown
+            words = re.split(r"[\s,;|\"']+", head.decode("utf-8", "replace"))
+            listed.update(strip_image_extension(word.rsplit("/", 1)[-1]) for word in words)
+    total = covered = 0
+    for parts, one in survey.image_folders.items():
+        left = [name for name in one.images if strip_image_extension(name) not in listed]
+        total, covered = total + len(one.images), covered + len(one.images) - len(left)
+        if left and len(left) < len(one.images):
+            return f"{len(left):,} images in {_name(parts)} that no list names, such as {left[0]}"
+    return f"lists of {covered:,} of {total:,} images" if covered * 2 < total else None
+
+
+def _describe_binary_masks(survey: FolderSurvey, source: DetectedSource) -> str | None:
+    """Whether the first masks only have the values 0 and 255: 255 may be a class, or mean no class."""
+    folders = [one.masks for one in source.folders] or [source.masks or source.path]
+    masks = [
+        survey.path((*parts, name))
+        for parts, one in survey.image_folders.items()
+        for name in one.images[:_MAX_DECODED]
+        if any((survey.path(parts) + os.sep).startswith(folder + os.sep) for folder in folders)
+        and (source.masks != source.path or set(split_words(name)) & MASK_WORDS)
+    ][: _MAX_DECODED * 4]
+    if source.masks is None and not source.folders:
+        return None  # lists of pairs have a table of colours
+    levels = {(0, 0, 0): 0, (255, 255, 255): 255}
+    is_binary = [_has_only_ids(mask, 255, levels) for mask in masks]
+    if masks and all(is_binary) and not all(_has_only_ids(mask, None, {(0, 0, 0): 0}) for mask in masks):
+        return "masks with only 0 and 255: 255 is a class, or marks pixels without one (--ignore 255)"
+    return None
+
+
+def _has_only_ids(path: str, ignore: int | None, colours: Mapping[tuple[int, int, int], int]) -> bool:
+    try:
+        inspect_mask(Path(path), name="mask", classes=1, ignore=ignore, colours=colours, verify="full")
+    except RekordError:
+        return False
+    return True
+
+
+def _with_basis(reading: Reading) -> DetectedSource:
+    return reading.source._replace(guesses=(SourceGuess(None, reading.what),))
+
+
+def _enter_wrappers(survey: FolderSurvey) -> FolderSurvey:
+    """The survey of the folder that holds the data, if the given one only has another folder in it."""
+    parts: Parts = ()
+    while True:
+        one = survey.folders[parts]
+        data = [name for name in one.others if not is_documentation(name)]
+        if len(one.folders) != 1 or one.image_count or data:
+            return FolderSurvey.below(survey, parts) if parts else survey
+        inner = (*parts, one.folders[0])
+        below = survey.folders.get(inner)
+        if below is None or split_of_folder(one.folders[0]) is not None or has_annotation_word(one.folders[0]):
+            return FolderSurvey.below(survey, parts) if parts else survey
+        # The only folder with images may be the only class.
+        if below.image_count and not is_container(one.folders[0]):
+            return FolderSurvey.below(survey, parts) if parts else survey
+        parts = inner
+
+
+# Readings.
+
+
+def _iter_annotated(survey: FolderSurvey) -> Iterator[Reading]:
+    """Readings of the root by annotations that sources read, the most specific first."""
+    path = survey.root
+    if {"leftImg8bit", "gtFine"} <= set(survey.top.folders):
+        yield Reading("images and masks of Cityscapes", DetectedSource("cityscapes", path), (path,))
+        return
+    boxes = [kind for kind, found in (("voc", _is_voc), ("coco", _is_coco)) if found(survey)]
+    for kind in boxes:
+        name = {"voc": "Pascal VOC", "coco": "COCO"}[kind]
+        yield Reading(
+            f"images with boxes, in {name} format", DetectedSource(kind, path), _with_layout(survey, "detection")
+        )
+    if boxes == ["voc"]:
+        return  # also in a folder with masks for some of the images, as that of VOC 2012
+    has_pairs = recognize_pair_list(path)
+    if has_pairs:
+        source = DetectedSource("segmentation", path)
+        yield Reading("images and masks, in pairs from lists", source, _with_layout(survey, "deeplab"))
+    else:
+        yield from _iter_mask_readings(survey)
+    if _is_yolo(survey):
+        yield Reading(
+            "images with boxes, in YOLO format", DetectedSource("yolo", path), _with_layout(survey, "detection")
+        )
+    if not has_pairs:
+        yield from _iter_lists(survey)
+
+
+def _with_layout(survey: FolderSurvey, layout: str) -> tuple[str, ...]:
+    return join_path(survey.root, ""), "--layout", layout
+
+
+def _is_voc(survey: FolderSurvey) -> bool:
+    folder = survey.top.folder("annotations")
+    if folder is not None:
+        return _has_voc_files(survey, (folder,), survey.folders[(folder,)].others)
+    for parts in [(), *[(name,) for name in survey.top.folders if split_of_folder(name) is not None]]:
+        one = survey.folders[parts]
+        stems = {strip_image_extension(name) for name in one.images}
+        if _has_voc_files(survey, parts, [name for name in one.others if os.path.splitext(name)[0] in stems]):
+            return True
+    return False
+
+
+def _has_voc_files(survey: FolderSurvey, parts: Parts, names: Sequence[str]) -> bool:
+    xmls = [name for name in names if name.lower().endswith(".xml")][:_MAX_TRIED]
+    return any(is_voc_annotation(survey.path((*parts, name))) for name in xmls)
+
+
+def _is_coco(survey: FolderSurvey) -> bool:
+    for parts in [(), *[(name,) for name in survey.top.folders if split_of_folder(name) is not None]]:
+        if os.path.isfile(survey.path((*parts, ROBOFLOW_FILE_NAME))):
+            return True
+    places = [(), *[(name,) for name in survey.top.folders if name.lower() in _JSON_FOLDERS]]
+    return any(_find_coco(survey, parts) for parts in places)
+
+
+def _find_coco(survey: FolderSurvey, parts: Parts) -> list[str]:
+    found = []
+    for name in [name for name in survey.folders[parts].others if name.lower().endswith(".json")][:_MAX_TRIED]:
+        head = read_file_head(survey.path((*parts, name)))
+        if is_coco(head) and not is_coco_without_boxes(head) and not re.search("caption|panoptic", name.lower()):
+            found.append(name)
+    return found
+
+
+def _is_yolo(survey: FolderSurvey) -> bool:
+    if survey.top.folder("obj_train_data") is not None:
+        return True
+    splits = [(name,) for name in survey.top.folders if split_of_folder(name) is not None]
+    for parts in [(), *splits]:
+        here = survey.folders[parts]
+        labels = here.folder("labels")
+        if labels is not None and _has_yolo(survey, (*parts, labels)):
+            return True
+        stems = {strip_image_extension(name) for name in here.images}
+        beside = [name for name in here.others if name.lower().endswith(".txt") and name[:-4] in stems]
+        if any(is_yolo_label(survey.path((*parts, name))) for name in beside[:_MAX_TRIED]):
+            return True
+    images = survey.top.folder("images")
+    return images is not None and _has_yolo(survey, (images,))
+
+
+def _has_yolo(survey: FolderSurvey, parts: Parts) -> bool:
+    """Whether any text file below a folder, of the first ones, is a label file."""
+    tried = 0
+    for below, one in survey.folders.items():
+        if below[: len(parts)] == parts and len(below) <= len(parts) + 3:
+            for name in one.others:
+                if name.lower().endswith(".txt") and name.lower() != "classes.txt":
+                    tried += 1
+                    if is_yolo_label(survey.path((*below, name))):
+                        return True
+                    if tried == _MAX_TRIED:
+                        return False
+    return False
+
+
+# Images and masks.
+
+
+class FolderPair(NamedTuple):
+    """A folder of images and one of masks whose names belong together."""
+
+    images: Parts
+    masks: Parts
+    matched: int  # images with a mask, among the inspected ones
+
+
+def find_pairs(survey: FolderSurvey) -> list[FolderPair]:
+    """Folders that differ only in the words for images and for masks, with names in common."""
+    groups: dict[Parts, list[Parts]] = {}
+    for parts in survey.image_folders:
+        groups.setdefault(_pair_key(parts), []).append(parts)
+    pairs = []
+    for group in groups.values():
+        masks = [parts for parts in group if any(has_mask_word(name) for name in parts)]
+        images = [parts for parts in group if parts not in masks]
+        for image in images:
+            for mask in masks:
+                matched = _count_matches(survey, image, mask)
+                if matched:
+                    pairs.append(FolderPair(image, mask, matched))
+    return pairs
+
+
+def _pair_key(parts: Parts) -> Parts:
+    """The words of a path that are not about images or masks: those that a pair of folders has in common."""
+    kept = []
+    for name in parts:
+        words = split_words(name)
+        rest = "".join([word for word in words if word not in IMAGE_WORDS | CONTAINER_WORDS | MASK_WORDS])
+        if rest.isdigit() and rest != name:
+            continue  # the number of a folder of images or masks: `image_2`, `manual1`
+        if rest:
+            kept.append(split_of_folder(rest) or rest)
+    return tuple(kept)
+
+
+def _count_matches(survey: FolderSurvey, images: Parts, masks: Parts) -> int:
+    have = {strip_image_extension(name) for name in survey.folders[images].images}
+    stems = [strip_image_extension(name) for name in survey.folders[masks].images]
+    naming = find_mask_naming(have, stems)
+    if naming is None:
+        return 0
+    return len([stem for stem in stems if stem.removesuffix(naming.mask) + naming.image in have])
+
+
+def _iter_mask_readings(survey: FolderSurvey) -> Iterator[Reading]:
+    voc = {"JPEGImages", "SegmentationClass"} <= set(survey.top.folders)
+    if voc and os.path.isdir(survey.path(("ImageSets", "Segmentation"))):
+        source = DetectedSource("voc_segmentation", survey.root)
+        yield Reading("images and masks of Pascal VOC", source, _with_layout(survey, "deeplab"))
+        return
+    pairs = find_pairs(survey)
+    preferred = [pair for pair in pairs if pair.masks[-1] == "SegmentationClass"] or pairs
+    by_images = Counter(pair.images for pair in preferred)
+    by_masks = Counter(pair.masks for pair in preferred)
+    clear = all(count == 1 for counts in (by_images, by_masks) for count in counts.values())
+    if not preferred:
+        yield from _iter_same_folder_masks(survey)
+        return
+    reading = _mask_reading(survey, preferred) if clear else None
+    if reading is not None:
+        yield reading
+        return
+    for pair in preferred[:_MAX_READINGS]:
+        yield _pair_reading(survey, pair.images, pair.masks, pair.matched)
+
+
+def _mask_reading(survey: FolderSurvey, pairs: Sequence[FolderPair]) -> Reading | None:
+    """Images and masks of the whole folder, if all pairs are one source."""
+    matched = sum(pair.matched for pair in pairs)
+    roots = _common_roots(pairs)
+    if roots is not None:
+        return _pair_reading(survey, *roots, matched)
+    splits = [split_of(tuple(map(_strip_role, pair.images))) for pair in pairs]
+    if len(set(splits)) < len(splits) or None in splits:
+        return _pair_reading(survey, *pairs[0]) if len(pairs) == 1 else None
+    folders = tuple(
+        [
+            SplitFolders(split, survey.path(pair.images), survey.path(pair.masks))
+            for split, pair in zip(splits, pairs, strict=True)
+        ]
+    )
+    what = f"images and masks: {_name(pairs[0].images)} and {_name(pairs[0].masks)} have the same names"
+    more = f", and {len(pairs) - 1} other splits" if len(pairs) > 1 else ""
+    source = DetectedSource("segmentation", survey.root, folders=folders)
+    return Reading(what + more, source, _with_layout(survey, "deeplab"))
+
+
+def _strip_role(name: str) -> str:
+    """The name of a folder without the words for images: `train_images` and `TrainImages` are train."""
+    return "".join([word for word in split_words(name) if word not in IMAGE_WORDS | CONTAINER_WORDS]) or name
+
+
+def _common_roots(pairs: Sequence[FolderPair]) -> tuple[Parts, Parts] | None:
+    """The two folders below which all pairs have the same paths."""
+    roots = set()
+    for images, masks, _ in pairs:
+        shared = 0
+        while shared < min(len(images), len(masks)) - 1 and images[-1 - shared] == masks[-1 - shared]:
+            shared += 1
+        roots.add((images[: len(images) - shared], masks[: len(masks) - shared]))
+    if len(roots) != 1:
+        return None
+    images, masks = roots.pop()
+    return (images, masks) if images != masks else None
+
+
+def _pair_reading(survey: FolderSurvey, images: Parts, masks: Parts, matched: int) -> Reading:
+    folders = survey.path(images), survey.path(masks)
+    a, b = [join_path(one, "") for one in folders]
+    what = f"images and masks: {_name(images)} and {_name(masks)} have {matched:,} names in common"
+    return Reading(what, DetectedSource("segmentation", *folders), ("--images", a, "--masks", b))
+
+
+def _iter_same_folder_masks(survey: FolderSurvey) -> Iterator[Reading]:
+    """Folders with `x.jpg` and `x_mask.png`."""
+    found = {}
+    for parts, one in survey.image_folders.items():
+        ending = _find_same_folder_ending(one.images)
+        if ending is not None and set(split_words(ending)) & MASK_WORDS:
+            found[parts] = ending
+    if found and len(found) == len(survey.image_folders):
+        parts, ending = next(iter(found.items()))
+        path = survey.path(parts) if len(found) == 1 else survey.root
+        what = f"images and masks: the names of masks end in {ending}"
+        yield Reading(
+            what,
+            DetectedSource("segmentation", path, path),
+            ("--images", join_path(path, ""), "--masks", join_path(path, "")),
+        )
+
+
+def _find_same_folder_ending(names: Sequence[str]) -> str | None:
+    """The ending of the second images of a folder, if at least a third of its images are another one with it."""
+    stems = [strip_image_extension(name) for name in names]
+    have = set(stems)
+    endings: Counter[str] = Counter()
+    for stem in stems:
+        # An ending is a word or two after a mark: `_mask`, `-depth`, `.GT`, `_seg_color`.
+        for match in re.finditer(r"[_\-. ]+[A-Za-z]", stem):
+            if stem[: match.start()] in have:
+                endings[stem[match.start() :]] += 1
+    best = max(endings, key=lambda one: (endings[one], one), default=None)
+    if best is not None and endings[best] * 3 >= len(stems):
+        return best
+    # Neither of the two may be the plain name: `1_sat`, `1_mask`.
+    bases: dict[str, set[str]] = {}
+    for stem in stems:
+        match = re.fullmatch(r"(.+?)([_\-. ]+[A-Za-z]+)", stem)
+        if match:
+            bases.setdefault(match[1], set()).add(match[2])
+    shared = [found for found in bases.values() if len(found) > 1]
+    kinds = {ending for found in shared for ending in found}
+    if sum(map(len, shared)) * 3 < len(stems) * 2 or not 2 <= len(kinds) <= 4:
+        return None
+    return max(kinds, key=lambda ending: (bool(set(split_words(ending)) & MASK_WORDS), ending))
+
+
+def _name(parts: Parts) -> str:
+    return "/".join(parts) or "."
+
+
+# Lists.
+
+
+def _iter_lists(survey: FolderSurvey) -> Iterator[Reading]:
+    """Lists of images with labels or boxes, anywhere in the tree: all of a folder together, or one by one."""
+    groups: dict[Parts, list[FileGroup]] = {}
+    for group in survey.groups:
+        if group.extension in LIST_EXTENSIONS and group.evidence in ("names", "paths") and not _is_submission(group):
+            groups.setdefault(group.folder, []).append(group)
+    whole = list(_iter_folder_lists(survey, ())) if groups else []
+    if whole:
+        yield from whole
+        return
+    for parts, found in groups.items():
+        together = list(_iter_folder_lists(survey, parts))
+        yield from together or _select_lists(survey, [(*parts, name) for group in found for name in group.names])
+
+
+def _is_submission(group: FileGroup) -> bool:
+    """Whether files are examples of what a competition wants: their values are not labels."""
+    return all("submission" in name.lower() for name in group.names)
+
+
+def _iter_folder_lists(survey: FolderSurvey, parts: Parts) -> Iterator[Reading]:
+    """The lists of one folder as one source."""
+    path = survey.path(parts)
+    for kind, what, recognize in (
+        ("boxes_csv", "boxes", recognize_boxes_csv),
+        ("image_csv", "labels or texts", recognize_image_list),
+    ):
+        if recognize(path):
+            where = f"lists in {_name(parts)}" if parts else "lists"
+            arguments = (join_path(path, ""), "--layout", "detection" if kind == "boxes_csv" else "classification")
+            yield Reading(f"images with {what}, from {where}", DetectedSource(kind, path), arguments)
+
+
+def _select_lists(survey: FolderSurvey, paths: Sequence[Parts]) -> Iterator[Reading]:
+    """The lists of a folder that are not one per split. One that says more than others about the same is enough."""
+    found: dict[Parts, tuple[str, frozenset[str], bool]] = {}
+    for parts in paths[:_MAX_TRIED]:
+        head = read_file_head(survey.path(parts))
+        kind = identify_list(survey.path(parts), head)
+        if kind is not None:
+            lines = head.decode("utf-8", "replace").splitlines()
+            images = frozenset(re.split(r"[\s,;|]+", line)[0] for line in lines if line.strip())
+            has_names = any(re.search(r"[,;|\t ][^\d,;|\t ]*[A-Za-z]", line) for line in lines)
+            found[parts] = kind, images, has_names
+    named = [parts for parts, (_, _, has_names) in found.items() if has_names]
+    same = len({(kind, images) for kind, images, _ in found.values()}) == 1
+    for parts in named if len(named) == 1 and same else found:
+        kind = found[parts][0]
+        path = survey.path(parts)
+        what = {"boxes_csv": "boxes", "segmentation": "masks"}.get(kind, "labels")
+        yield Reading(
+            f"images with {what}, listed in {'/'.join(parts)}", DetectedSource(kind, path), (join_path(path, ""),)
+        )
+
+
+# Class folders.
+
+
+class ClassFolders:
+    """The folders of images as classes, below split folders if all are: what speaks against it."""
+
+    def __init__(self, survey: FolderSurvey) -> None:
+        self.survey = survey
+        tops = {parts[0] for parts in survey.image_folders if parts}
+        self.has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
+        skipped = 1 if self.has_splits else 0
+        below = {parts: parts[skipped:] for parts in survey.image_folders}
+        self.loose = [parts for parts, rest in below.items() if not rest]
+        self.by_class: dict[str, list[Parts]] = {}
+        for parts, rest in below.items():
+            if rest:
+                self.by_class.setdefault(rest[0], []).append(parts)
+        self.nested = [parts for parts, rest in below.items() if len(rest) > 1]
+        names = sorted({name for parts in survey.image_folders for name in parts}, key=os.fsencode)
+        self.containers = [name for name in names if is_never_class(name)]
+        self.doubts = list(dict.fromkeys(self._iter_doubts()))
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether images are only in folders that say nothing about them, and under names that say nothing."""
+        survey = self.survey
+        folders = survey.image_folders
+        return (
+            all(is_container(name) for parts in folders for name in parts)
+            and not self._find_parallel(list(folders))
+            and not any(_find_same_folder_ending(one.images) for one in folders.values())
+            and not any(_has_twins(one.images) for one in folders.values())
+            and _describe_label_names([name for one in folders.values() for name in one.images]) is None
+        )
+
+    @property
+    def are_plausible(self) -> bool:
+        """Whether the folders can be read as classes, whatever the doubts."""
+        names = list(self.by_class)
+        return (
+            bool(names)
+            and not self.loose
+            and not any(is_never_class(name) for name in names)
+            and not (len(names) > 1 and all(set(split_words(name)) & SPLIT_WORDS for name in names))
+            and not (len(names) == 1 and self.nested)
+        )
+
+    def _iter_doubts(self) -> Iterator[str]:
+        folders = self.survey.image_folders
+        for parts in self.loose[:1]:
+            if self.by_class:
+                yield f"{folders[parts].image_count:,} images in {_name(parts)} are not in a class folder"
+        if not self.by_class:
+            example = "/".join((*self.loose[0], folders[self.loose[0]].images[0]))
+            yield f"{self.survey.image_count:,} images that are not in class folders, such as {example}"
+            described = _describe_label_names([name for one in folders.values() for name in one.images])
+            if described is not None:
+                yield described
+        names = list(self.by_class)
+        for name in self.containers[:2]:
+            if self.by_class and not (self.has_splits and split_of_folder(name) is not None):
+                yield f"{preview(name)} is the name of a folder of images or annotations, not that of a class"
+        if len(names) == 1 and not self.containers:
+            yield f"only one folder that may be a class: {preview(names[0])}"
+        for parts in self.nested[:1]:
+            yield f"folders of images below others, such as {_name(parts)}: either may be the class"
+        first = next((name for name in names if is_instance_name(name) and not is_never_class(name)), None)
+        if first is not None:
+            yield f"{preview(first)} looks like one of many persons, scenes or sequences, not like a class"
+        if names and all(re.fullmatch(r"[\d_\-]+", name) for name in names) and not self._are_class_numbers(names):
+            yield f"folders named with numbers, such as {preview(names[0])}: ids or dates, or classes"
+        parallel = self._find_parallel(list(folders)) if len(folders) > 1 else None
+        if parallel is not None:
+            yield parallel
+        if self._are_sequences(names):
+            yield "every folder has frames numbered from its first: sequences, or classes"
+        yield from self._iter_pair_doubts()
+        if len(names) > 1 and all(set(split_words(name)) & SPLIT_WORDS for name in names) and not self.containers:
+            yield f"all folders are named after splits, such as {preview(names[0])}"
+        if self.has_splits and not self._have_common_classes():
+            yield "the splits have no class in common"
+
+    def _iter_pair_doubts(self) -> Iterator[str]:
+        for parts, one in self.survey.image_folders.items():
+            ending = _find_same_folder_ending(one.images)
+            if ending is not None:
+                yield f"images in pairs: names in {_name(parts)} that differ in the ending {ending}"
+                return
+            if _has_twins(one.images):
+                yield f"images in pairs: {_name(parts)} has two images of the same name, with different extensions"
+                return
+
+    def _are_class_numbers(self, names: Sequence[str]) -> bool:
+        """Whether names are 0, 1, 2, …"""
+        if not all(name.isdecimal() and len(name) < 9 for name in names):
+            return False
+        numbers = sorted(int(name) for name in names)
+        counted = numbers[0] <= 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        return counted and not self._are_sequences(names)
+
+    def _are_sequences(self, names: Sequence[str]) -> bool:
+        """Whether folders with numbers in their names all have frames counted from their own first."""
+        if not names or not all(re.search(r"\d", name) for name in names):
+            return False
+        folders = [one.images for parts, one in self.survey.image_folders.items() if len(one.images) > 1]
+        return bool(folders) and all(
+            is_number_run(strip_image_extension(name) for name in images)
+            and all(re.fullmatch(r"(frame[_-]?)?0\d{3,}", strip_image_extension(name)) for name in images[:5])
+            for images in folders
+        )
+
+    def _find_parallel(self, places: Sequence[Parts]) -> str | None:
+        """Folders of the same split that have exactly the same names: views of the same things."""
+        by_split: dict[str | None, list[Parts]] = {}
+        for parts in places:
+            by_split.setdefault(split_of(parts) if self.has_splits else None, []).append(parts)
+        for group in by_split.values():
+            stems = [frozenset(map(strip_image_extension, self.survey.image_folders[one].images)) for one in group]
+            if len(group) < 2:
+                continue
+            for (a, own), (b, other) in pairwise(zip(group, stems, strict=True)):
+                if own.isdisjoint(other):
+                    for images, masks in ((a, b), (b, a)):
+                        if 2 * _count_matches(self.survey, images, masks) > len(self.survey.folders[masks].images):
+                            return f"the names in {_name(images)} and {_name(masks)} differ only in an ending"
+            first, same = stems[0], all(one == stems[0] for one in stems)
+            views = all(set(split_words(one[-1])) & VIEW_WORDS for one in group if one)
+            split_folders = all(one and split_of_folder(one[-1]) is not None for one in group)
+            if same and not split_folders and (views or (len(first) > 1 and not is_number_run(first))):
+                a, b = _name(group[0]), _name(group[1])
+                return f"{a} and {b} have the same {len(first):,} names: pairs or views, not classes"
+        return None
+
+    def _have_common_classes(self) -> bool:
+        splits: dict[str | None, set[str]] = {}
+        for name, places in self.by_class.items():
+            for parts in places:
+                splits.setdefault(split_of(parts), set()).add(name)
+        sets = list(splits.values())
+        return len(sets) < 2 or all(one & sets[0] for one in sets)
+
+
+def _has_twins(names: Sequence[str]) -> bool:
+    """Whether a third of the images has another one of the same name with another extension."""
+    counts = Counter(map(strip_image_extension, names))
+    twice = sum(count for count in counts.values() if count > 1)
+    return twice * 3 >= len(names) and twice > 1
+
+
+def _describe_label_names(names: Sequence[str]) -> str | None:
+    """What names of images seem to say about them, as in `cat.0.jpg`, `dog.0.jpg`, or `0001_c1s1_000151_01.jpg`."""
+    stems = [strip_image_extension(name) for name in names]
+    prefixes: Counter[str] = Counter()
+    numbers: Counter[str] = Counter()
+    for stem in stems:
+        match = re.fullmatch(r"([A-Za-z][A-Za-z ]*?)[_\-. ]*(\d+)", stem)
+        words = set() if match is None else set(split_words(match[1]))
+        if match and not words <= IMAGE_WORDS | CONTAINER_WORDS | {"dsc", "dscn", "p", "pano", "screenshot", "page"}:
+            prefixes[match[1].lower()] += 1
+            numbers[match[2]] += 1
+    found = sorted(prefixes)
+    usual = len(found) > 1 and sum(prefixes.values()) * 10 >= len(stems) * 9
+    if usual and (len(stems) >= 2 * len(found) or max(numbers.values()) > 1):
+        return f"names of images that begin with {preview(found[0])}, {preview(found[1])}, …: labels, perhaps"
+    if stems and all(re.fullmatch(r"-?\d+(_[a-z]*\d+){2,}", stem) for stem in stems):
+        return f"names of images with several fields, such as {preview(stems[0])}: labels, perhaps"
+    return None
+
+
+def _classes_reading(survey: FolderSurvey, classes: ClassFolders) -> Reading:
+    names = list(classes.by_class)
+    listed = ", ".join(preview(name)[1:-1] for name in names[:3]) + (", …" if len(names) > 3 else "")
+    what = f"images in folders as classes: {listed}" if names else "images in folders as classes"
+    return Reading(what, DetectedSource("image_folder", survey.root), _with_layout(survey, "classification"))
+
+
+def _images_reading(survey: FolderSurvey) -> Reading:
+    """All images, or those outside folders of masks if there are some."""
+    places = [parts for parts in survey.image_folders if not any(has_annotation_word(name) for name in parts)]
+    common: Parts = min(places or survey.image_folders)
+    while any(parts[: len(common)] != common for parts in places or survey.image_folders):
+        common = common[:-1]
+    path = survey.path(common)
+    what = "images without labels" if not common else f"images without labels, in {_name(common)}"
+    return Reading(what, DetectedSource("images", path), (join_path(path, ""), "--layout", "images"))
+
+
+# What else is there.
+
+
+def _find_unexplained(survey: FolderSurvey, classes: ClassFolders) -> list[str]:
+    """Files that neither class folders nor plain images explain."""
+    found = []
+    may_be_classes = not classes.doubts
+    for group in survey.groups:
+        if may_be_classes and group.evidence in ("text", "paths") and not _is_annotation_place(group):
+            continue
+        found.append(_describe_group(group))
+    return found
+
+
+def _is_annotation_place(group: FileGroup) -> bool:
+    return bool(group.folder) and has_annotation_word(group.folder[-1])
+
+
+def _describe_group(group: FileGroup) -> str:
+    ending = preview(group.extension)[1:-1][:20] or "without an extension"
+    files = f"{group.count:,} {ending} in {_name(group.folder)}" if group.count > 1 else group.example
+    how = {
+        "stems": "named like images" if group.count > 1 else "named like an image",
+        "names": "naming images",
+        "paths": "listing images",
+    }.get(group.evidence)
+    example = f", such as {group.names[0]}" if group.count > 1 else ""
+    return files + (f" {how}" if how else "") + example
+
+
+def _find_datasets(survey: FolderSurvey) -> list[Reading]:
+    """Folders that are datasets of annotated images themselves, and not classes."""
+    found = []
+    places = [parts for parts in survey.folders if 1 <= len(parts) <= 2][:_MAX_TRIED]
+    for parts in places:
+        if any(parts[: len(one)] == one for one, _ in found):
+            continue
+        below = FolderSurvey.below(survey, parts)
+        reading = next(_iter_annotated(below), None)
+        if reading is not None:
+            found.append((parts, reading))
+    return [
+        reading._replace(what=f"{_name(parts)}: {reading.what}", arguments=_relocate(reading, survey, parts))
+        for parts, reading in found
+    ]
+
+
+def _relocate(reading: Reading, survey: FolderSurvey, parts: Parts) -> tuple[str, ...]:
+    """The arguments for a dataset below the given folder: its own folder is enough."""
+    return reading.arguments if reading.arguments[0].startswith("--") else (join_path(survey.path(parts), ""),)
+
+
+def _other_readings(survey: FolderSurvey, found: Sequence[Reading]) -> list[Reading]:
+    """The readings that can be asked for, whatever the doubts."""
+    readings: list[Reading] = []
+    if not found:
+        readings += _parallel_readings(survey)
+    classes = ClassFolders(survey)
+    if classes.are_plausible:
+        readings.append(_classes_reading(survey, classes))
+    if survey.image_count:
+        readings.append(_images_reading(survey))
+    return readings
+
+
+def _parallel_readings(survey: FolderSurvey) -> list[Reading]:
+    """Two folders with the same names of images, as images and masks in either order."""
+    places = [parts for parts in survey.image_folders if parts and split_of_folder(parts[-1]) is None]
+    for i, a in enumerate(places[:_MAX_TRIED]):
+        for b in places[i + 1 : _MAX_TRIED]:
+            if a[:-1] == b[:-1]:
+                matched = _count_matches(survey, a, b)
+                if matched * 2 > len(survey.image_folders[a].images):
+                    return [_pair_reading(survey, a, b, matched), _pair_reading(survey, b, a, matched)]
+    return []
+
+
+def _read_as(survey: FolderSurvey, layout: str) -> DetectedSource:
+    """The reading that was asked for."""
+    if layout == "images":
+        return DetectedSource("images", survey.root)
+    annotated = list(_iter_annotated(survey))
+    if layout == "deeplab":
+        masks = [one for one in annotated if one.source.kind in ("segmentation", "voc_segmentation", "cityscapes")]
+        masks = masks or [*_iter_mask_readings(survey)]
+        if {"leftImg8bit", "gtFine"} <= set(survey.top.folders):
+            masks = annotated
+        if len(masks) == 1:
+            return _with_basis(masks[0])
+        what = "several pairs of folders of images and masks" if masks else "no folders of images and masks"
+        raise refusal(survey, [*masks, *_other_readings(survey, masks)], what)
+    if layout == "detection":
+        boxes = [one for one in annotated if one.source.kind in ("voc", "coco", "yolo", "boxes_csv")]
+        if boxes and (len(boxes) == 1 or _is_same_layout(boxes)):
+            return _with_basis(boxes[0])
+        what = "several kinds of boxes" if boxes else "no boxes in a format that rekord reads"
+        raise refusal(survey, [*boxes, *_other_readings(survey, boxes)], what)
+    lists = [one for one in annotated if one.source.kind == "image_csv"]
+    classes = ClassFolders(survey)
+    if len(lists) == 1 and not (classes.by_class and classes.are_plausible):
+        return _with_basis(lists[0])
+    return DetectedSource("image_folder", survey.root)
+
+
+# Refusals.
+
+
+def refusal(
+    survey: FolderSurvey, readings: Sequence[Reading], what: str | None, doubts: Sequence[str] = ()
+) -> RekordError:
+    """The error for a folder that may be several things, or that no source reads."""
+    files = [path for path in survey.iter_files() if not is_documentation(os.path.basename(path))]
+    formats = name_formats(survey.root, files) if readings and not _has_clear_format(readings) else []
+    seen = ([what] if what else []) + list(doubts)
+    more = len(seen) - _MAX_SHOWN
+    shown = "; ".join(seen[:_MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    images = "1 image" if survey.image_count == 1 else f"{survey.image_count:,} images" if survey.image_count else ""
+    likely = None
+    if formats:
+        names = " or ".join([f"{name} ({path})" for name, path in formats[:2]])
+        likely = f"looks like {names}, which rekord does not read"
+    commands = [(one.what, one.command) for one in readings[:_MAX_READINGS]]
+    unique = list({command: (reading, command) for reading, command in reversed(commands)}.values())[::-1]
+    return unknown_source_error(
+        survey.root,
+        "; ".join([one for one in (images if not what else "", shown) if one]),
+        unique[0][1] if unique else PASS_ROWS,
+        likely=likely,
+        readings=unique,
+    )
+
+
+def _has_clear_format(readings: Sequence[Reading]) -> bool:
+    return any(one.source.kind not in ("images", "image_folder", "segmentation") for one in readings)
+
+
+def unknown_source_error(
+    path: str, found: str, do: str, *, likely: str | None = None, readings: Sequence[tuple[str, str]] = ()
+) -> RekordError:
+    """The error for a path whose kind of source is unknown."""
+    return error(
+        "U621",
+        location=Location(path=join_path(path, "")),
+        expected="images in folders, images and masks, VOC, COCO, YOLO, Cityscapes, CSV, JSON lines, Parquet, Arrow, "
+        "NumPy, text, tar (WebDataset) or record files",
+        found=found,
+        likely=likely,
+        do=do,
+        readings=readings,
+    )
