@@ -109,6 +109,8 @@ class Conversion:
     companions: Companions
     workers: int = 1
     are_workers_given: bool = False  # asked for, and not just the default
+    prior_processes: int = 0  # that took part before the conversion, when the schema was inferred
+    prior_remark: str | None = None  # why they were not more
     rows: int | None = None  # of the source, if known
     source_bytes: int = 0  # of all its files
     known_rows: bool = False  # the plan identifies the rows, by the files that they come from
@@ -192,16 +194,16 @@ class _ConversionRun:
             remarks=os.path.join(ours, REMARKS) if any(part.remarks for part in done) else None,
             resumed_shards=resumed,
             left=left,
-            processes=len(workers.processes),
+            processes=max(len(workers.processes), conversion.prior_processes),
             processes_remark=self._explain_processes(workers),
         )
 
     def _explain_processes(self, workers: WorkerPool) -> str | None:
         """Why fewer processes took part than there are workers."""
-        if len(workers.processes) >= workers.count:
+        if max(len(workers.processes), self.conversion.prior_processes) >= workers.count:
             return None
-        if workers.remark is not None:
-            return workers.remark
+        if workers.remark or self.conversion.prior_remark:
+            return workers.remark or self.conversion.prior_remark
         if not self.parts and not self.job.is_costly_per_row:
             return "these rows can only be read in sequence, and without map= other processes would not help"
         return "the work was done before others could take part"

@@ -473,6 +473,8 @@ class FirstOutputs:
 
     rows: list[SourceRow] = field(repr=False)
     complete: bool  # there are no other rows
+    processes: int  # that called the function
+    problem: str | None  # why rows could not be sent to other processes
 
     @property
     def added(self) -> list[str]:
@@ -496,7 +498,7 @@ class FirstOutputs:
         passed = {name: one for name, one in passed.items() if name not in changed}
         if before is None or not passed:
             return self._infer(skip)
-        others: Mapping[str, Feature] = {} if len(passed) == len(names) else self._infer({*skip, *passed})
+        others: Schema | dict[str, Feature] = {} if len(passed) == len(names) else self._infer({*skip, *passed})
         features = {name: passed[name] if name in passed else others[name] for name in names}
         if not before.is_sequence:
             return Schema(features)
@@ -543,7 +545,12 @@ def peek_outputs(
                 used += 1
             # Rows that are on their way are kept as well, but the schema depends on the first outputs only.
             cutter.is_stopped = cutter.is_stopped or outputs >= FIRST_OUTPUTS or used_bytes >= PEEK_BYTES
-    found = FirstOutputs(rows=kept[:used], complete=not cutter.is_stopped)
+    found = FirstOutputs(
+        rows=kept[:used],
+        complete=not cutter.is_stopped,
+        processes=len(pool.processes),
+        problem=cutter.problem,
+    )
     if parts is None:
         return PeekedSource(source, kept, cutter.rest()), found
     return PeekedParts(source, _attach_first_rows(parts, counts, kept), kept), found

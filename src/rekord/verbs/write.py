@@ -273,6 +273,8 @@ def prepare_conversion(
         companions=partial(_build_companions, job, place, fitted_files),
         workers=workers,
         are_workers_given=options.workers is not None,
+        prior_processes=0 if request.outputs is None else request.outputs.processes,
+        prior_remark=None if request.outputs is None else request.outputs.problem,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
         known_rows=is_partitioned(source) or bool(facts.files),

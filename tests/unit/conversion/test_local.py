@@ -200,11 +200,11 @@ def test_what_items_raise_comes_after_the_results_before_it() -> None:
         yield from map(Item, range(3))
         raise LookupError("no more")
 
-    found: list[Any] = []
-    with WorkerPool(2) as workers, pytest.raises(LookupError, match="no more"):
-        for result in workers.run_in_order(lambda item: item.number, lambda item: item.number, items()):
-            found.append(result)
-    assert found == [0, 1, 2]
+    with WorkerPool(2) as workers:
+        results = workers.run_in_order(lambda item: item.number, lambda item: item.number, items())
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(LookupError, match="no more"):
+            next(results)
 
 
 def test_an_item_that_cannot_be_sent_is_used_in_this_process(tmp_path: Path) -> None:
