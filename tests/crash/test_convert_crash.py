@@ -58,7 +58,8 @@ class Place(interrupted.Place):
         options = {**self.options, **more}
         source: Any = self.source
         if options.pop("as_rows", False):
-            source = (row.values for part in source.parts() for row in source.read(part))  # comes from no files
+            files = self.source
+            source = (row.values for part in files.parts() for row in files.read(part))  # comes from no files
         return (
             execute_conversion(source, out, options, storage) if storage else execute_conversion(source, out, options)
         )

@@ -37,7 +37,7 @@ root, out, workers, stop_at = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sy
 convert.PART_BYTES = tasks.PART_BYTES = 300
 source = NumberedFilesSource(root)
 if sys.argv[5] == "rows":
-    source = (row.values for part in source.parts() for row in source.read(part))
+    source = (row.values for part in source.parts() for row in NumberedFilesSource(root).read(part))
 rename, renames = LocalStorage.rename, []
 
 

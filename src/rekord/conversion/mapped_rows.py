@@ -270,6 +270,8 @@ class RowCutter:
             taken.append(chunk)
             rows += count
             taken_bytes += size
+        if not taken and self._failure is not None:
+            raise self._failure
         self._taken_rows += rows
         return taken
 

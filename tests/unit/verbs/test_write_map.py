@@ -237,6 +237,18 @@ def test_a_function_that_kills_its_process_is_reported_with_its_rows(tmp_path: P
     assert re.fullmatch(r"worker processes keep dying: rows? \d+( to \d+)?", caught.value.what)
 
 
+@pytest.mark.parametrize("before", [0, 7])
+@pytest.mark.parametrize("schema", [None, rk.Schema({"a": rk.Int64()})])
+def test_what_a_generator_raises_is_raised(tmp_path: Path, before: int, schema: rk.Schema | None) -> None:
+    def rows() -> Any:
+        yield from ({"a": i} for i in range(before))
+        raise LookupError("no such file")
+
+    with pytest.raises(LookupError, match="no such file") as caught:
+        rk.write(rows(), tmp_path / "out", map=lambda row: row, schema=schema, progress=False)
+    assert caught.value.__notes__ == [f"rekord was reading row {before}"]
+
+
 def test_a_generator_is_not_read_far_ahead(tmp_path: Path) -> None:
     produced = consumed = most_ahead = 0
 
