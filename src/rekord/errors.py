@@ -87,7 +87,12 @@ class RekordError(Exception):
         for frame in traceback.extract_tb(self.__traceback__):
             if not frame.filename.startswith(_PACKAGE) and not _is_of_ipython(frame.filename):
                 lines = [f"{frame.filename}, line {frame.lineno}", f"    {frame.line or ''}".rstrip(), ""]
-        return [*lines, *self.message.splitlines()]
+        return [*lines, *self.message.splitlines(), *self.notes]
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines that follow the message, as Python prints them: those of a user's function that failed."""
+        return [line for note in getattr(self, "__notes__", ()) for line in note.splitlines()]
 
     @property
     def message(self) -> str:
@@ -101,7 +106,7 @@ class RekordError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-compatible values."""
-        return {
+        document: dict[str, Any] = {
             "error": self.family,
             "code": self.code,
             "what": self.what,
@@ -116,10 +121,12 @@ class RekordError(Exception):
                 else {}
             ),
         }
+        return {**document, "notes": self.notes} if self.notes else document
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in ("location", "expected", "found", "likely", "do", "readings")}
-        return _rebuild, (type(self), self.code, self.what, fields)
+        notes = getattr(self, "__notes__", None)
+        return _rebuild, (type(self), self.code, self.what, fields), {"__notes__": notes} if notes else None
 
 
 class SchemaError(RekordError):

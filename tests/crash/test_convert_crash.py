@@ -25,12 +25,20 @@ from rekord.testing.datasets import (
 )
 
 RATIOS = {"train": 0.6, "val": 0.4}
+
+
+def keep_row(row: Any) -> Any:
+    return row
+
+
 JOBS: dict[str, dict[str, Any]] = {
     "shuffled": {"shuffle": True, "shards": 2, "on_bad_row": "reject", "max_rejects": 5},
     "in order": {"shard_size": 600, "compression": "gzip"},
     "stratified": {"shuffle": True, "stratify": "label", "split": RATIOS, "shards": 1},
     "serial": {"limit": 100, "shuffle": True, "shards": 2},
     "serial in order": {"limit": 100, "shards": 2},
+    "mapped": {"map": keep_row, "shuffle": True, "shards": 2},
+    "mapped rows": {"map": keep_row, "shards": 2, "as_rows": True},
 }
 
 
@@ -48,10 +56,12 @@ class Place(interrupted.Place):
 
     def run(self, out: Path, storage: FaultyStorage | None = None, **more: Any) -> Any:
         options = {**self.options, **more}
+        source: Any = self.source
+        if options.pop("as_rows", False):
+            files = self.source
+            source = (row.values for part in files.parts() for row in files.read(part))  # comes from no files
         return (
-            execute_conversion(self.source, out, options, storage)
-            if storage
-            else execute_conversion(self.source, out, options)
+            execute_conversion(source, out, options, storage) if storage else execute_conversion(source, out, options)
         )
 
 

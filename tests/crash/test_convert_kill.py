@@ -29,11 +29,15 @@ SCRIPT = """
 import os, sys, time
 import rekord as rk
 from rekord.conversion import driver as convert
+from rekord.conversion import tasks
 from rekord.storage.local import LocalStorage
 from rekord.testing.datasets import NumberedFilesSource
 
 root, out, workers, stop_at = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-convert.PART_BYTES = 300
+convert.PART_BYTES = tasks.PART_BYTES = 300
+source = NumberedFilesSource(root)
+if sys.argv[5] == "rows":
+    source = (row.values for part in source.parts() for row in NumberedFilesSource(root).read(part))
 rename, renames = LocalStorage.rename, []
 
 
@@ -48,7 +52,7 @@ def stopping(self, source, target):
 
 LocalStorage.rename = stopping
 dataset = rk.write(
-    NumberedFilesSource(root), out, shuffle=True, shards=4, split={"train": 0.7, "val": 0.3},
+    source, out, shuffle=True, shards=4, split={"train": 0.7, "val": 0.3},
     map=lambda row: {**row, "text": row["text"].upper()}, workers=workers, progress=False,
 )
 print(sum(len(dataset[name].to_arrow()) for name in dataset.splits))
@@ -69,12 +73,14 @@ def source(tmp_path: Path) -> NumberedFilesSource:
 class Child:
     """A process that converts, and stops at its n-th rename."""
 
-    def __init__(self, source: NumberedFilesSource, out: Path, *, workers: int, stop_at: int) -> None:
+    def __init__(
+        self, source: NumberedFilesSource, out: Path, *, workers: int, stop_at: int, form: str = "files"
+    ) -> None:
         self.reached = Path(f"{out}.reached")
         self.reached.unlink(missing_ok=True)
         script = out.parent / "script.py"
         script.write_text(SCRIPT)
-        arguments = [source.root, str(out), str(workers), str(stop_at)]
+        arguments = [source.root, str(out), str(workers), str(stop_at), form]
         self.process = subprocess.Popen(
             [sys.executable, str(script), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -100,20 +106,20 @@ class Child:
         return self.process.returncode, out.decode(), errors.decode()
 
 
-def uninterrupted(source: NumberedFilesSource, out: Path) -> dict[str, bytes]:
-    child = Child(source, out, workers=1, stop_at=0)
+def uninterrupted(source: NumberedFilesSource, out: Path, *, form: str = "files") -> dict[str, bytes]:
+    child = Child(source, out, workers=1, stop_at=0, form=form)
     code, said, errors = child.result()
     assert (code, said, errors) == (0, "150\n", "")
     return read_tree(out)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("workers", "form"), [(1, "files"), (2, "files"), (2, "rows")])
 @pytest.mark.concurrency
 def test_killed_six_times_in_a_row_it_ends_with_the_same_bytes(
-    source: NumberedFilesSource, tmp_path: Path, workers: int
+    source: NumberedFilesSource, tmp_path: Path, workers: int, form: str
 ) -> None:
     (tmp_path / "whole").mkdir()
-    whole = uninterrupted(source, tmp_path / "whole" / "data")
+    whole = uninterrupted(source, tmp_path / "whole" / "data", form=form)
     seed = 20 + workers
     moments = random.Random(seed)
     (tmp_path / "killed").mkdir()
@@ -121,7 +127,7 @@ def test_killed_six_times_in_a_row_it_ends_with_the_same_bytes(
     kills = 0
     while kills < 6:
         stop_at = moments.randint(2, 14)
-        child = Child(source, out, workers=workers, stop_at=stop_at)
+        child = Child(source, out, workers=workers, stop_at=stop_at, form=form)
         if child.stopped():
             assert child.end(signal.SIGKILL)[0] == -signal.SIGKILL
             assert not out.exists(), f"seed {seed}: it stopped before its last rename"
@@ -130,7 +136,7 @@ def test_killed_six_times_in_a_row_it_ends_with_the_same_bytes(
             assert child.result()[0] == 0
             assert read_tree(out) == whole
             out = tmp_path / "killed" / f"data{kills}"
-    child = Child(source, out, workers=workers, stop_at=0)
+    child = Child(source, out, workers=workers, stop_at=0, form=form)
     code, said, errors = child.result()
     assert (code, said, errors) == (0, "150\n", "")
     assert read_tree(out) == whole

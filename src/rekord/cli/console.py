@@ -318,7 +318,7 @@ def format_error_lines(failure: RekordError) -> list[list[StyledText]]:
         ("likely", failure.likely),
         *failure.remedies,
     )
-    return lines
+    return lines + [[f"  {escape_controls(line)}"] for line in failure.notes]
 
 
 def format_detail_lines(*details: tuple[str, str | None], indent: int = 2) -> list[list[StyledText]]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.mapped_rows import no_rows_error
 from rekord.conversion.plan import ConversionJob, ConversionPlan
 from rekord.conversion.shards import CompletedShard, PlannedShard, load_completed_shard, plan_split_shards
 from rekord.conversion.spill import (
@@ -29,7 +30,7 @@ from rekord.conversion.tasks import (
     ProgressTally,
     SpillLost,
     ThreadTally,
-    compute_part_digests,
+    compute_rows_digest,
     encode_part,
     load_part_index,
     pickle_job,
@@ -92,6 +93,8 @@ class ConversionResult:
     remarks: str | None
     resumed_shards: int
     nothing_to_do: bool = False
+    processes: int = 0  # that took part
+    processes_remark: str | None = None  # why not as many as there were workers
     left: str | None = None  # a folder with files of the old dataset's folder that rekord did not write
 
 
@@ -105,8 +108,12 @@ class Conversion:
     version: str
     companions: Companions
     workers: int = 1
+    are_workers_given: bool = False  # asked for, and not just the default
+    prior_processes: int = 0  # that took part before the conversion, when the schema was inferred
+    prior_remark: str | None = None  # why they were not more
     rows: int | None = None  # of the source, if known
     source_bytes: int = 0  # of all its files
+    known_rows: bool = False  # the plan identifies the rows, by the files that they come from
     guesses: tuple[SourceGuess, ...] = ()  # about the source
     unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     spills: str | None = None
@@ -118,13 +125,18 @@ class Conversion:
 def convert(conversion: Conversion, watch: ConversionListener | None = None) -> ConversionResult:
     """Run a conversion, or the rest of it."""
     job = conversion.job
+
+    def digest_rows() -> str:
+        with WorkerPool(conversion.workers) as pool:
+            return combine_row_digests([compute_rows_digest(job, pool)])
+
     aim = OutputTarget(
         out=conversion.out,
         plan=conversion.plan,
         storage=conversion.storage,
         fresh=conversion.fresh,
         spills=conversion.spills,
-        rows_digest=None if is_partitioned(job.source) else lambda: combine_row_digests(compute_part_digests(job)),
+        rows_digest=None if conversion.known_rows else digest_rows,
     )
     with open_staging(aim) as (transaction, staging):
         if isinstance(staging, Manifest):
@@ -166,9 +178,7 @@ class _ConversionRun:
         job, conversion = self.job, self.conversion
         source = ManifestSource(
             kind=job.source.kind,
-            fingerprint=conversion.plan.source
-            if is_partitioned(job.source)
-            else combine_row_digests([part.digest for part in done]),
+            fingerprint=conversion.plan.source if conversion.known_rows else combine_row_digests([done[-1].digest]),
             rows=sum(part.rows for part in done),
             rejected=sum(part.rejected for part in done),
         )
@@ -185,7 +195,19 @@ class _ConversionRun:
             remarks=os.path.join(ours, REMARKS) if any(part.remarks for part in done) else None,
             resumed_shards=resumed,
             left=left,
+            processes=max(len(workers.processes), conversion.prior_processes),
+            processes_remark=self._explain_processes(workers),
         )
+
+    def _explain_processes(self, workers: WorkerPool) -> str | None:
+        """Why fewer processes took part than there are workers."""
+        if max(len(workers.processes), self.conversion.prior_processes) >= workers.count:
+            return None
+        if workers.remark or self.conversion.prior_remark:
+            return workers.remark or self.conversion.prior_remark
+        if not self.parts and not self.job.is_costly_per_row:
+            return "these rows can only be read in sequence, and without map= other processes would not help"
+        return "the work was done before others could take part"
 
     @property
     def tally(self) -> ProgressTally:
@@ -203,7 +225,14 @@ class _ConversionRun:
         if self.watch is not None:
             self.watch.phase("read", self.staging, self.conversion.rows)
         if not is_partitioned(self.job.source):
-            return spill_sequentially(self.job, self.staging, self._finished_part, self.tally)
+            return spill_sequentially(
+                self.job,
+                self.staging,
+                workers,
+                self._finished_sequence(),
+                self.tally,
+                known_rows=self.conversion.known_rows,
+            )
         source: Any = self.job.source
         self.parts = list(source.parts(_choose_part_bytes(self.conversion.source_bytes)))
         done = [self._finished_part(number) for number in range(len(self.parts))]
@@ -213,6 +242,15 @@ class _ConversionRun:
         whole = [part for part in done if part is not None]
         assert len(whole) == len(done)
         return whole
+
+    def _finished_sequence(self) -> list[CompletedPart]:
+        """The finished parts of a sequential source, from the first on, each of which begins where another ends."""
+        finished: list[CompletedPart] = []
+        rows = 0
+        while (part := self._finished_part(len(finished))) is not None and part.first_row == rows:
+            finished.append(part)
+            rows += part.rows
+        return finished
 
     def _finished_part(self, number: int) -> CompletedPart | None:
         done = self.staging.read_done(self.staging.map_path(number, "done"), CompletedPart)
@@ -263,15 +301,11 @@ class _ConversionRun:
         if rejected:
             _log.info("rejected %d of %d rows", rejected, rows)
         if not records:
-            raise error(
-                "X510",
-                location=Location(path=getattr(self.job.source, "root", None) or None),
-                expected="at least one row",
-                found="none" if not rejected else f"{rejected:,} rows, all of them bad",
-                do="check the path of the source, and what `map=` returns"
-                if not rejected
-                else f"fix the rows: {self._list_rejects(done)} lists the error of each",
-            )
+            failure = no_rows_error(getattr(self.job.source, "root", None) or None)
+            if rejected:
+                failure.found = f"{rejected:,} rows, all of them bad"
+                failure.do = f"fix the rows: {self._list_rejects(done)} lists the error of each"
+            raise failure
         most = self.job.max_rejects * rows if self.job.max_rejects < 1 else self.job.max_rejects
         if rejected > most:
             path = self._list_rejects(done)

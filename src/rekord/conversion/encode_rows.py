@@ -19,6 +19,7 @@ from rekord.codec.encode import new_row_encoder
 from rekord.codec.encode_columns import encode_batches, written_columns
 from rekord.codec.images.inspect import GeneratedBytes
 from rekord.codec.plan import compile_plan
+from rekord.conversion.mapped_rows import MappedOutputs, call_function, iter_rows, locate_row
 from rekord.conversion.plan import ConversionJob, OnBadRow
 from rekord.conversion.spill import MIN_DEFERRED_BYTES, BlobInFile, EncodedRows, defer_blobs
 from rekord.conversion.splits import (
@@ -33,7 +34,7 @@ from rekord.conversion.splits import (
     select_split_column,
     select_split_value,
 )
-from rekord.errors import DataError, RekordError, error, preview
+from rekord.errors import DataError, RekordError
 from rekord.layouts.base import DerivedRow, Layout, PlainLayout, RowRemark, Verify
 from rekord.location import Location
 from rekord.schema import Schema
@@ -70,7 +71,7 @@ class BadRows:
         if not self.is_rejecting:
             raise failure
         fields = failure.to_dict()
-        reported = {name: fields[name] for name in _REPORTED_FIELDS}
+        reported = {name: fields[name] for name in _REPORTED_FIELDS if name in fields}
         self._rejects.append(_encode_json_line({"origin": failure.location.to_dict(), **reported}))
 
     def add_remark(self, remark: RowRemark, place: Location) -> None:
@@ -79,6 +80,12 @@ class BadRows:
         origin = {**place.to_dict(), "feature": remark.feature}
         self._remarks.append(_encode_json_line({"origin": origin, "code": remark.code, "what": remark.what}))
 
+    def merge(self, other: BadRows) -> None:
+        """Add those of rows that come after these."""
+        self._rejects += other._rejects
+        self._remarks += other._remarks
+        self.remark_counts.update(other.remark_counts)
+
     def rejects_file(self) -> bytes:
         return b"".join(self._rejects)
 
@@ -86,7 +93,7 @@ class BadRows:
         return b"".join(self._remarks)
 
 
-_REPORTED_FIELDS = ("error", "code", "what", "expected", "found", "likely", "do")
+_REPORTED_FIELDS = ("error", "code", "what", "expected", "found", "likely", "do", "notes")
 
 
 def _encode_json_line(document: dict[str, Any]) -> bytes:
@@ -100,6 +107,8 @@ def _sanitize_text(value: Any) -> Any:
     """A document whose texts JSON can hold: a file name need not be UTF-8."""
     if isinstance(value, dict):
         return {name: _sanitize_text(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_sanitize_text(inner) for inner in value]
     if not isinstance(value, str):
         return value
     with suppress(UnicodeEncodeError):
@@ -174,14 +183,13 @@ class RowEncoding:
             if isinstance(chunk, SourceRow):
                 self._row(chunk)
             elif self._columns_as_rows:
-                for row in _iter_rows(chunk):
+                for row in iter_rows(chunk):
                     self._row(row)
                     if self._waiting_bytes >= _PIECE_BYTES:
                         yield self._taken()
             else:
                 if self._waiting_bytes:
                     yield self._taken()
-                self.rows += chunk.rows
                 yield from self._columns(chunk, 0, chunk.rows)
             if self._waiting_bytes >= _PIECE_BYTES:
                 yield self._taken()
@@ -197,19 +205,24 @@ class RowEncoding:
             self._next_progress_at = now + _PROGRESS_SECONDS
             self.on_progress()
         if isinstance(row.values, RekordError):
-            self.bad.reject(row.values, self._place(row))
+            self.bad.reject(row.values, locate_row(self._job.source, row))
             return
         try:
-            mapped = [row.values] if self._job.function is None else self._mapped(row.values)
+            mapped = self._map(row.values)
         except DataError as failure:
-            self.bad.reject(failure, self._place(row))
+            self.bad.reject(failure, locate_row(self._job.source, row))
             return
         for copy, values in enumerate(mapped):
             try:
                 self._append(row, copy, values)
             except DataError as failure:
                 self._explain_map_columns(failure)
-                self.bad.reject(failure, self._place(row))
+                self.bad.reject(failure, locate_row(self._job.source, row))
+
+    def _map(self, values: Any) -> Sequence[Mapping[str, Any]]:
+        if isinstance(values, MappedOutputs):
+            return values
+        return [values] if self._job.function is None else call_function(self._job.function, values)
 
     def _explain_map_columns(self, failure: DataError) -> None:
         """Point to `schema=`: a column that only the function adds can be declared nowhere else."""
@@ -249,7 +262,7 @@ class RowEncoding:
             passed = _find_passthrough_file(values, derived.values)
             values = derived.values
             for remark in derived.remarks:
-                self.bad.add_remark(remark, self._place(row))
+                self.bad.add_remark(remark, locate_row(self._job.source, row))
         before, blob = self._waiting_bytes, None
         if passed is None:
             self._waiting_bytes = self._encoder.append(values)
@@ -259,37 +272,6 @@ class RowEncoding:
             blob = None if offset is None else BlobInFile(path, offset, len(data))
         length = self._waiting_bytes - before
         self._pending.append(_PendingRow(row.path, row.position, copy, length, split, by, stratum, blob))
-
-    def _mapped(self, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        assert self._job.function is not None
-        try:
-            made = self._job.function(values)
-            if isinstance(made, Iterable) and not isinstance(made, (Mapping, str, bytes)):
-                made = list(made)  # here, since a generator fails only when it is consumed
-        except RekordError:
-            raise
-        except Exception as failure:
-            raise error(
-                "E380",
-                expected="a row, several rows, or None",
-                found=f"{type(failure).__name__}: {failure}"[:60],
-                do="fix the function, or return None to skip a row",
-            ) from failure
-        if made is None:
-            return []
-        if isinstance(made, Mapping):
-            return [made]
-        rows = made if isinstance(made, list) else [made]
-        wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
-        if wrong is not None:
-            raise error(
-                "E380",
-                "map function returned something other than rows",
-                expected="a row, several rows, or None",
-                found=preview(wrong),
-                do='return {"label": 1, ...}',
-            )
-        return rows
 
     def _taken(self) -> EncodedRows:
         frames: Any = self._encoder.take()
@@ -328,6 +310,7 @@ class RowEncoding:
         except DataError as failure:
             whole_column = failure.location.row is None and end - begin > 1
             if end - begin == 1 or (whole_column and begin == 0 and end == chunk.rows and not self.bad.is_rejecting):
+                self.rows += 1
                 self.bad.reject(failure, self._locate_chunk_row(chunk, begin + (failure.location.row or 0)))
                 return
             middle = (begin + end) // 2
@@ -337,6 +320,7 @@ class RowEncoding:
         done = 0
         for frames, ends, index in batches.iter_with_index(self._index):
             part = {name: fact[done : done + len(ends)] for name, fact in facts.items()}
+            self.rows += len(ends)  # of this piece: a part may end with it
             yield self._with_splits(EncodedRows(frames, np.diff(ends, prepend=0), **part, index=index))
             done += len(ends)
 
@@ -380,15 +364,37 @@ class RowEncoding:
 
     # Places.
 
-    def _place(self, row: SourceRow) -> Location:
-        path = full_path(self._job.source, row.path)
-        # A file that is one row has no row numbers.
-        counted = not row.path or row.line is not None or row.position > 0
-        return Location(path=path or None, row=row.position if counted else None, line=row.line)
-
     def _locate_chunk_row(self, chunk: ColumnChunk, row: int) -> Location:
         path = full_path(self._job.source, chunk.path)
         return Location(path=path or None, row=chunk.first + row, line=chunk.line_of(row))
+
+
+class EncodedChunk(NamedTuple):
+    """Consecutive rows of a source, encoded."""
+
+    pieces: list[EncodedRows]
+    rows: int  # read, including rejected ones
+    bad: BadRows
+
+    @property
+    def framed_bytes(self) -> int:
+        return sum(int(piece.lengths.sum()) for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class EncodeTask:
+    """Encodes chunks of rows, independently of each other."""
+
+    job: ConversionJob
+
+    @property
+    def function(self) -> Any:
+        return self.job.function
+
+    def __call__(self, chunks: list[Chunk]) -> tuple[EncodedChunk, int]:
+        encoding = RowEncoding(self.job, BadRows(self.job.on_bad_row))
+        made = EncodedChunk(list(encoding.pieces(chunks)), encoding.rows, encoding.bad)
+        return made, made.framed_bytes
 
 
 class _PendingRow(NamedTuple):
@@ -420,21 +426,6 @@ def _compute_path_hashes(seed: int, salt: Salt, paths: Sequence[str]) -> HashArr
         if path not in known:
             known[path] = hash_text(seed, salt, path.encode("utf-8", "surrogateescape"))
     return np.array([known[path] for path in paths], np.uint64)
-
-
-def _iter_rows(chunk: ColumnChunk) -> Iterator[SourceRow]:
-    """The rows of a chunk one by one."""
-    values = chunk.values
-    if isinstance(values, pa.RecordBatch):
-        dicts = values.to_pylist()
-    else:
-        columns = {
-            name: column.to_pylist() if isinstance(column, (pa.Array, pa.ChunkedArray)) else column
-            for name, column in values.items()
-        }
-        dicts = [{name: column[i] for name, column in columns.items()} for i in range(chunk.rows)]
-    for i, row in enumerate(dicts):
-        yield SourceRow(chunk.path, chunk.first + i, row, chunk.line_of(i))
 
 
 def _column_names(values: Any) -> list[str]:

@@ -30,7 +30,7 @@ _MAX_DEPTH = 6  # to which values carried by a function are followed
 _SCALAR_TYPES = frozenset((str, bytes, int, float, complex, bool, type(None)))
 
 OnBadRow: TypeAlias = Literal["stop", "reject"]
-RowFunction: TypeAlias = "Callable[[Mapping[str, Any]], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
+RowFunction: TypeAlias = "Callable[[Any], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
 """The user's function: turns a row into one row, several, or (None) none."""
 
 
@@ -59,7 +59,7 @@ class ConversionJob:
     cut: ShardingRule
     template: str  # of shard names: {split}, {shard:05d}, {shards:05d}
     function: RowFunction | None = None
-    inferred: bool = False  # the schema is that of the source's rows, before the function
+    inferred: bool = False  # the schema is that of the first rows, after the function
     key: str | None = None
     index: tuple[str, ...] = ()
     select: tuple[str, ...] | None = None  # the columns of the source that the layout wants; None: all
@@ -75,6 +75,11 @@ class ConversionJob:
     @property
     def schema(self) -> Schema:
         return self.layout.schema
+
+    @property
+    def is_costly_per_row(self) -> bool:
+        """Whether rows pass through Python one by one: a function, or a layout that builds new rows."""
+        return self.function is not None or self.layout.needs_derive
 
     def shard_name(self, split: str, shard: int, shards: int) -> str:
         return shard_name(self.template, split, shard, shards)

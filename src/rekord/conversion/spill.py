@@ -20,6 +20,11 @@ from rekord.conversion.splits import HASH_BITS, HashArray, SplitRule
 from rekord.storage.local import Readable
 from rekord.storage.transaction import Staging
 
+try:
+    from isal.isal_zlib import crc32
+except ImportError:  # no wheel for this platform
+    from zlib import crc32
+
 MIN_DEFERRED_BYTES = 16 << 10
 """From this size on, writing a file's bytes to a spill costs more than opening the file a second time."""
 
@@ -149,42 +154,45 @@ class CompletedPart(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about a finished part."""
 
     rows: int  # read, including rejected ones
+    first_row: int = 0  # the rows of earlier parts, if the source is one sequence
     records: int
     rejected: int
     remarks: int
     spill_bytes: int
     index_bytes: int
     index_crc: int
-    digest: str  # of the frames, in reading order
+    digest: str  # of the frames, in reading order; those of earlier parts included, if the source is one sequence
     segments: list[SplitSegment]
 
 
 class RowDigest:
     """A checksum of rows as they were read: equal rows, in the same order, give the same text.
 
-    Each frame ends with a checksum of its payload, so the contents of holes count as well.
+    It does not depend on the pieces in which they arrive. Each frame ends with a checksum of its payload, so the
+    contents of holes count as well.
     """
 
     def __init__(self) -> None:
-        self.spilled_bytes = 0
+        self._framed_bytes = 0
         self._records = 0
         self._crc = 0
 
     def add(self, encoded: EncodedRows) -> None:
-        # A checksum of checksums: frames arrive in chunks of the same sizes whenever a source is read again.
-        own = int(_core.crc32c(encoded.frames))
-        self._crc = int(_core.crc32c(self._crc.to_bytes(4, "little") + own.to_bytes(4, "little")))
+        self._crc = crc32(encoded.frames, self._crc)
         self._records += encoded.rows
-        self.spilled_bytes += int(encoded.lengths.sum())
+        self._framed_bytes += int(encoded.lengths.sum())
 
     def __str__(self) -> str:
-        return f"{self._crc:08x}-{self._records}-{self.spilled_bytes}"
+        return f"{self._crc:08x}-{self._records}-{self._framed_bytes}"
 
 
 class SpillWriter:
-    """Accepts the encoded rows of a part; `finish` returns what goes into its `.done` file."""
+    """Accepts the encoded rows of a part; `finish` returns what goes into its `.done` file.
 
-    def __init__(self, staging: Staging, part: int, *, sort: bool) -> None:
+    `digest` is that of the rows before it, if the source is one sequence.
+    """
+
+    def __init__(self, staging: Staging, part: int, *, sort: bool, digest: RowDigest | None = None) -> None:
         self._staging = staging
         self._part = part
         self._sort = sort
@@ -195,15 +203,13 @@ class SpillWriter:
         self._records = 0
         self._batches: list[pa.RecordBatch] = []
         self._segments: list[SplitSegment] = []
-        self._digest = RowDigest()
-
-    @property
-    def spilled_bytes(self) -> int:
-        return self._digest.spilled_bytes
+        self._digest = RowDigest() if digest is None else digest
+        self.spilled_bytes = 0
 
     def add(self, encoded: EncodedRows) -> None:
         """Add rows. Without sorting, frames are written immediately, and only their lengths and keys are kept."""
         self._digest.add(encoded)
+        self.spilled_bytes += int(encoded.lengths.sum())
         if not self._sort:
             self._write(encoded.frames)
             encoded.frames = b""
@@ -212,13 +218,14 @@ class SpillWriter:
         if self._waiting_bytes >= RUN_BYTES:
             self._flush()
 
-    def finish(self, *, rows: int, rejected: int, remarks: int) -> CompletedPart:
+    def finish(self, *, rows: int, first_row: int, rejected: int, remarks: int) -> CompletedPart:
         self._flush()
         index = _encode_index_file(self._batches)
         self._file.commit()
         self._staging.write(self._staging.map_path(self._part, "index"), index)
         return CompletedPart(
             rows=rows,
+            first_row=first_row,
             records=self._records,
             rejected=rejected,
             remarks=remarks,

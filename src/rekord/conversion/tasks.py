@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
 
 import cloudpickle
 import numpy as np
 import pyarrow as pa
 
 from rekord import _core
-from rekord.conversion.encode_rows import BadRows, RowEncoding
+from rekord.conversion.encode_rows import BadRows, EncodedChunk, EncodeTask, RowEncoding
+from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.mapped_rows import RowCutter, pack_task, run_on_rows, skip_rows
 from rekord.conversion.plan import ConversionJob
 from rekord.conversion.shards import (
     CompletedShard,
@@ -40,7 +42,7 @@ from rekord.conversion.spill import (
 )
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourcePart, is_partitioned
+from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned
 from rekord.storage.local import Readable
 from rekord.storage.portability import TRIM_THRESHOLD_BYTES, trim_heap
 from rekord.storage.transaction import Staging
@@ -157,15 +159,19 @@ def encode_part(
         raise
 
 
-def open_spill_writer(job: ConversionJob, staging: Staging, number: int) -> SpillWriter:
+def open_spill_writer(
+    job: ConversionJob, staging: Staging, number: int, digest: RowDigest | None = None
+) -> SpillWriter:
     stratified = job.splits.stratify is not None
     sort = needs_sorting(shuffle=job.shuffle, splits=len(job.splits.names), stratified=stratified)
-    return SpillWriter(staging, number, sort=sort)
+    return SpillWriter(staging, number, sort=sort, digest=digest)
 
 
-def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows) -> CompletedPart:
+def finish_part(
+    staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows, *, first_row: int = 0
+) -> CompletedPart:
     """Write what belongs to a part in addition to its frames, and `.done` last."""
-    done = writer.finish(rows=rows, rejected=bad.rejected, remarks=bad.remarked)
+    done = writer.finish(rows=rows, first_row=first_row, rejected=bad.rejected, remarks=bad.remarked)
     for kind, lines in (("rejects", bad.rejects_file()), ("remarks", bad.remarks_file())):
         if lines:
             staging.write(staging.map_path(number, kind), lines)
@@ -385,86 +391,119 @@ def _verify_frames(data: Any, parts: Any) -> Any:
     return data
 
 
-class _PartPiece(NamedTuple):
-    """Encoded rows, and the state of the part that they belong to."""
-
-    encoded: EncodedRows | None
-    part: int
-    rows: int  # of the part so far
-    bad: BadRows
-    last: bool  # of its part
-
-
 def spill_sequentially(
     job: ConversionJob,
     staging: Staging,
-    finished: Callable[[int], CompletedPart | None],
+    pool: WorkerPool,
+    finished: Sequence[CompletedPart],
     tally: ProgressTally,
+    *,
+    known_rows: bool,
 ) -> list[CompletedPart]:
-    """Read the whole source; finished parts are only compared."""
+    """Read the source from its beginning; there is at least one part.
+
+    The rows of the `finished` parts are compared with what an earlier run read. If the files of the source are known
+    to be the same (`known_rows`), they are only skipped.
+    """
     done: list[CompletedPart] = []
-    known: CompletedPart | None = None
-    sink: SpillWriter | RowDigest | None = None
+    digest = RowDigest()
+    ends = list(accumulate(part.rows for part in finished))
+    rows = 0
+    chunks: Iterator[Chunk] = job.source.rows()  # type: ignore[union-attr]
+    if known_rows and finished:
+        done, rows, chunks = list(finished), ends[-1], skip_rows(chunks, ends[-1])
+    part = _OpenPart()
+    writer: SpillWriter | None = None
     try:
-        for piece in _iter_part_pieces(job, tally):
-            if sink is None:
-                known = finished(piece.part)
-                sink = open_spill_writer(job, staging, piece.part) if known is None else RowDigest()
-            if piece.encoded is not None:
-                sink.add(piece.encoded)
-            tally.rows(piece.rows, sink.spilled_bytes, piece.bad.rejected)
-            if not piece.last:
-                continue
-            if isinstance(sink, SpillWriter):
-                done.append(finish_part(staging, piece.part, sink, piece.rows, piece.bad))
-            else:
-                assert known is not None
-                if str(sink) != known.digest:
-                    raise _source_changed_error(piece.part, known)
+        for chunk in _encode_sequence(job, pool, chunks, () if known_rows else ends, tally):
+            rows += chunk.rows
+            is_compared = len(done) < len(finished)
+            if writer is None and not is_compared:
+                writer = open_spill_writer(job, staging, len(done), digest)
+            for piece in chunk.pieces:
+                if writer is None:
+                    digest.add(piece)
+                else:
+                    writer.add(piece)
+            part.add(chunk)
+            tally.rows(part.rows, part.framed_bytes, part.bad.rejected)
+            if is_compared:
+                known = finished[len(done)]
+                if rows < ends[len(done)]:
+                    continue
+                if rows > ends[len(done)] or str(digest) != known.digest:
+                    raise _source_changed_error(len(done), known)
                 done.append(known)
-            sink = None
+            elif part.framed_bytes >= PART_BYTES:
+                assert writer is not None
+                done.append(part.finish(staging, len(done), writer, rows))
+                writer = None
+            else:
+                continue
+            part = _OpenPart()
+            tally.next()
+        if len(done) < len(finished):
+            raise _source_changed_error(len(done), finished[len(done)])
+        if part.rows or writer is not None or not done:
+            writer = writer or open_spill_writer(job, staging, len(done), digest)
+            done.append(part.finish(staging, len(done), writer, rows))
+            writer = None
             tally.next()
     finally:
-        if isinstance(sink, SpillWriter):
-            sink.discard()
+        if writer is not None:
+            writer.discard()
     return done
 
 
-def compute_part_digests(job: ConversionJob) -> list[str]:
-    """The digests of the parts of a source."""
-    digests: list[str] = []
+class _OpenPart:
+    """The sums of a part that is not finished."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.framed_bytes = 0
+        self.bad = BadRows("reject")
+
+    def add(self, chunk: EncodedChunk) -> None:
+        self.rows += chunk.rows
+        self.framed_bytes += chunk.framed_bytes
+        self.bad.merge(chunk.bad)
+
+    def finish(self, staging: Staging, number: int, writer: SpillWriter, read_rows: int) -> CompletedPart:
+        return finish_part(staging, number, writer, self.rows, self.bad, first_row=read_rows - self.rows)
+
+
+def compute_rows_digest(job: ConversionJob, pool: WorkerPool) -> str:
+    """The digest of all rows of a sequential source."""
     digest = RowDigest()
-    for piece in _iter_part_pieces(job):
-        if piece.encoded is not None:
-            digest.add(piece.encoded)
-        if piece.last:
-            digests.append(str(digest))
-            digest = RowDigest()
-    return digests
+    for chunk in _encode_sequence(job, pool, job.source.rows(), (), None):  # type: ignore[union-attr]
+        for piece in chunk.pieces:
+            digest.add(piece)
+    return str(digest)
 
 
-def _iter_part_pieces(job: ConversionJob, tally: ProgressTally | None = None) -> Iterator[_PartPiece]:
-    """The rows of the source, cut into parts of about PART_BYTES; there is at least one part."""
-    source: Any = job.source
+def _encode_sequence(
+    job: ConversionJob, pool: WorkerPool, chunks: Iterator[Chunk], breaks: Sequence[int], tally: ProgressTally | None
+) -> Iterator[EncodedChunk]:
+    """The rows of a sequential source: encoded in all processes if rows are costly, otherwise here."""
+    if job.is_costly_per_row:
+        cutter = RowCutter(chunks, breaks)
+        yield from run_on_rows(pool, EncodeTask(without_source(job)), cutter, sent="layout or map function")
+        pool.remark = pool.remark or cutter.problem
+        return
     encoding = RowEncoding(job, BadRows(job.on_bad_row))
-    part = 0
     before = 0
-    part_bytes = 0
 
-    def report() -> None:
-        if tally is not None:
-            tally.rows(encoding.rows - before, part_bytes, encoding.bad.rejected)
+    def take(*pieces: EncodedRows) -> EncodedChunk:
+        nonlocal before
+        made = EncodedChunk(list(pieces), encoding.rows - before, encoding.bad)
+        before, encoding.bad = encoding.rows, BadRows(job.on_bad_row)
+        return made
 
-    encoding.on_progress = report
-    for encoded in encoding.pieces(source.rows()):
-        part_bytes += int(encoded.lengths.sum())
-        last = part_bytes >= PART_BYTES
-        yield _PartPiece(encoded, part, encoding.rows - before, encoding.bad, last=last)
-        if last:
-            part, before, part_bytes = part + 1, encoding.rows, 0
-            encoding.bad = BadRows(job.on_bad_row)
-    if part_bytes or encoding.rows > before or not part:
-        yield _PartPiece(None, part, encoding.rows - before, encoding.bad, last=True)
+    pool.processes.add(os.getpid())
+    for piece in encoding.pieces(chunks):
+        yield take(piece)
+    if encoding.rows > before:
+        yield take()
 
 
 def _source_changed_error(part: int, known: CompletedPart) -> RekordError:
@@ -477,22 +516,24 @@ def _source_changed_error(part: int, known: CompletedPart) -> RekordError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _SourceRoot:
+    """What workers need to know of a source that they do not read."""
+
+    kind: str
+    root: str
+
+
+def without_source(job: ConversionJob) -> ConversionJob:
+    """The job without the rows of its source: a generator could not be sent to workers, and a list need not be."""
+    return replace(job, source=_SourceRoot(job.source.kind, getattr(job.source, "root", "")))  # type: ignore[arg-type]
+
+
 def pickle_job(job: ConversionJob) -> bytes:
-    """A job as worker processes receive it."""
+    """A job as worker processes receive it, for parts and shards."""
     if not is_partitioned(job.source):
-        # Workers then only write shards. A generator could not be sent to them, and a list need not be.
-        job = replace(job, source=None, function=None)  # type: ignore[arg-type]
-    try:
-        packed: bytes = cloudpickle.dumps(job)
-    except Exception as failure:
-        raise error(
-            "U605",
-            "source, layout or map function cannot be sent to worker processes",
-            expected="objects that can be pickled",
-            found=f"{type(failure).__name__}: {failure}"[:60],
-            do="workers=1, or open files, locks and connections where they are used",
-        ) from failure
-    return packed
+        job = replace(without_source(job), function=None)  # they only write shards
+    return pack_task(job, "source, layout or map function")
 
 
 @lru_cache(maxsize=1)

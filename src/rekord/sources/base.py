@@ -10,7 +10,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -53,6 +53,26 @@ class ColumnChunk:
         if self.lines is not None:
             return self.lines[row]
         return None if self.first_line is None else self.first_line + row
+
+    def slice(self, begin: int, end: int) -> ColumnChunk:
+        """Rows `begin` to `end` of this chunk."""
+        if (begin, end) == (0, self.rows):
+            return self
+        is_dict = isinstance(self.values, dict)
+        return replace(
+            self,
+            first=self.first + begin,
+            values={name: column[begin:end] for name, column in self.values.items()}
+            if is_dict
+            else self.values.slice(begin, end - begin),
+            rows=end - begin,
+            first_line=None if self.first_line is None else self.first_line + begin,
+            lines=None if self.lines is None else self.lines[begin:end],
+        )
+
+    def with_values(self, values: Any) -> ColumnChunk:
+        """This chunk with other columns of the same rows."""
+        return replace(self, values=values)
 
 
 Chunk: TypeAlias = "SourceRow | ColumnChunk"

@@ -16,7 +16,6 @@ from rekord.errors import RekordError
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
-    ColumnChunk,
     Source,
     SourceFacts,
     SourceFile,
@@ -177,21 +176,7 @@ def _slice_chunks(chunks: Iterator[Chunk], begin: int, end: int) -> Iterator[Chu
         rows = 1 if isinstance(chunk, SourceRow) else chunk.rows
         first, last = max(begin - at, 0), min(end - at, rows)
         if first < last:
-            yield chunk if isinstance(chunk, SourceRow) else _slice_rows(chunk, first, last)
+            yield chunk if isinstance(chunk, SourceRow) else chunk.slice(first, last)
         at += rows
         if at >= end:
             return
-
-
-def _slice_rows(chunk: ColumnChunk, first: int, last: int) -> ColumnChunk:
-    if (first, last) == (0, chunk.rows):
-        return chunk
-    columns = {name: column[first:last] for name, column in _split_columns(chunk.values).items()}
-    return ColumnChunk(
-        chunk.path,
-        chunk.first + first,
-        columns,
-        last - first,
-        first_line=None if chunk.first_line is None else chunk.first_line + first,
-        lines=None if chunk.lines is None else chunk.lines[first:last],
-    )

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from rekord.arguments import check_keywords, invalid, tuple_names
 from rekord.errors import RekordError, error
@@ -16,7 +15,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import Chunk, ColumnChunk, Source, SourceFacts, SourceRow, is_partitioned
+from rekord.sources.base import Chunk, Source, SourceFacts, SourceRow, is_partitioned
 
 PEEK_ROWS = 10_000
 """The number of rows that a schema is inferred from, unless they are large."""
@@ -46,7 +45,8 @@ def rows(iterable: Iterable[object], *, names: Sequence[str] | None = None) -> R
 class RowsSource:
     """A sequential source of single rows. `begin` returns an iterator over them from the first.
 
-    With `once` it can do so only once. `convert` turns an item into a row.
+    With `once` it can do so only once. `convert` turns an item into a row. If rows are `is_mapped` by a function,
+    items may be anything: those that are neither mappings nor tuples are passed to it as they are.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class RowsSource:
         known_rows: int | None = None,
         splits: tuple[str, ...] | None = None,
         convert: Callable[[Any], Any] | None = None,
+        is_mapped: bool = False,
     ) -> None:
         self.kind = kind
         self._begin = begin
@@ -67,6 +68,7 @@ class RowsSource:
         self._known_rows = known_rows
         self._splits = splits
         self._convert = convert
+        self._is_mapped = is_mapped
         self._begun = False
         self._waiting: list[SourceRow] = []  # rows that `peek_schema` took from the running iterator
         self._running: Iterator[SourceRow] | None = None
@@ -74,6 +76,19 @@ class RowsSource:
 
     def options(self) -> Mapping[str, Any]:
         return {"names": None if self._names is None else list(self._names)}
+
+    def for_function(self) -> RowsSource:
+        """This source, for a function that takes its items."""
+        return RowsSource(
+            self.kind,
+            self._begin,
+            names=self._names,
+            once=self._once,
+            known_rows=self._known_rows,
+            splits=self._splits,
+            convert=self._convert,
+            is_mapped=True,
+        )
 
     def facts(self) -> SourceFacts:
         """What is known without reading; the schema only after `peek_schema`."""
@@ -155,6 +170,8 @@ class RowsSource:
         except RekordError as failure:
             add_row_note(failure, position)
             return failure
+        if self._is_mapped and not isinstance(converted, (Mapping, tuple, list)) and not hasattr(converted, "keys"):
+            return converted  # type: ignore[no-any-return]
         return _to_values(converted, position, self._names, plain)
 
 
@@ -274,7 +291,7 @@ class LimitedSource:
             else:
                 kept = min(left, chunk.rows)
                 left -= kept
-                yield _take_first_rows(chunk, kept)
+                yield chunk.slice(0, kept)
             # Before the next row is read: it may take long, or fail.
             if not left:
                 return
@@ -285,14 +302,3 @@ class LimitedSource:
             return chain.from_iterable(source.read(part) for part in source.parts())
         chunks: Iterator[Chunk] = source.rows()
         return chunks
-
-
-def _take_first_rows(chunk: ColumnChunk, rows: int) -> ColumnChunk:
-    if rows == chunk.rows:
-        return chunk
-    values = chunk.values
-    if isinstance(values, pa.RecordBatch):
-        kept: Any = values.slice(0, rows)
-    else:
-        kept = {name: column[:rows] for name, column in values.items()}
-    return replace(chunk, values=kept, rows=rows)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from rekord.conversion import driver, encode_rows, shards, spill, tasks
+from rekord.conversion import driver, encode_rows, mapped_rows, shards, spill, tasks
 from rekord.conversion.driver import Conversion, ConversionResult
 from rekord.dataset.manifest import Manifest, _checksum
 from rekord.errors import RekordError, error
@@ -269,6 +269,7 @@ def use_small_parts(patch: _Patcher, *, part_bytes: int = 250, run_bytes: int = 
     patch.setattr(spill, "RUN_BYTES", run_bytes)
     patch.setattr(shards, "RUN_BYTES", run_bytes)
     patch.setattr(encode_rows, "_PIECE_BYTES", piece_bytes)
+    patch.setattr(mapped_rows, "_CHUNK_SECONDS", 0.0)  # a chunk is one row
 
 
 def disable_fsync(patch: _Patcher) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rekord.arguments import invalid
 from rekord.conversion.class_ids import ClassCollector, ClassIds, ColumnConversions, sort_classes
+from rekord.conversion.mapped_rows import FirstOutputs, peek_outputs, spread_rows
 from rekord.conversion.plan import RowFunction
 from rekord.conversion.splits import SPLIT_COLUMN
 from rekord.dataset.dataset import open as open_dataset
@@ -54,6 +55,7 @@ class ColumnRequest:
     known: tuple[str, ...] | None = None  # all columns of the data, if some of them are not even read
     may_have_more: bool = False  # later rows may have columns that the first ones lack
     function: RowFunction | None = None
+    outputs: FirstOutputs | None = None  # what the function returns, unless a schema declares it
 
     @classmethod
     def of(cls, options: WriteOptions, class_names: tuple[str, ...] | None, old: Mapping[str, Any]) -> ColumnRequest:
@@ -241,7 +243,10 @@ def declare_table(
 ) -> DeclaredColumns:
     """The columns of a table as they are declared: all of them by a schema, or some, and the rest inferred."""
     known = list(request.known or ())
-    if request.known is None:
+    if request.function is not None:
+        known, may_have_more = _find_output_columns(facts, request)
+        request = replace(request, may_have_more=may_have_more)
+    elif request.known is None:
         known, may_have_more = _find_columns(source, facts, request)
         request = replace(request, may_have_more=may_have_more)
     _check_names(request, known)
@@ -249,7 +254,7 @@ def declare_table(
     if request.schema is not None:
         _check_covered(request, known)
         features = declared
-        inferred = facts.schema
+        inferred = facts.schema if request.function is None else None
     else:
         inferred = _infer_schema(source, facts, request, known)
         names = [*(inferred or ()), *[name for name in declared if name not in (inferred or ())]]
@@ -265,14 +270,12 @@ def declare_table(
             f"keep={known[:1]}",
             found="none",
         )
-    paths = _find_path_columns(source, features, inferred, known)
-    with_paths = add_path_columns(source, paths) if paths else source
-    # Only a function needs the files to tell the class of a row.
-    read = source if request.function is None else with_paths
-    read, learned, conversions = _learn(read, facts, features, inferred, request, out, staging, workers)
+    paths = [] if request.function is not None else _find_path_columns(source, features, inferred, known)
+    read, learned, conversions = _learn(source, facts, features, inferred, request, out, staging, workers)
+    source = read
     if paths:
-        facts = with_paths.facts()
-    source = with_paths if paths else read
+        source = add_path_columns(source, paths)
+        facts = source.facts()
     facts = replace(facts, unused=(*facts.unused, *unused))
     features = {**features, **learned}
     schema = _rebuild(request.schema or inferred, features)
@@ -283,6 +286,37 @@ def declare_table(
     return DeclaredColumns(
         source=source, facts=facts, layout=PlainLayout(schema), select=select, conversions=conversions
     )
+
+
+def prepare_function(
+    source: Source, facts: SourceFacts, request: ColumnRequest, *, workers: int, stop: bool, peek: bool
+) -> tuple[Source, SourceFacts, ColumnRequest]:
+    """The source as the function gets it; with `peek`, after it was applied to the first rows.
+
+    Columns of paths that are declared as images are files for the function too.
+    """
+    assert request.function is not None
+    if isinstance(source, RowsSource):
+        source = source.for_function()
+    elif facts.schema is not None:
+        paths = _find_path_columns(source, request.declared, facts.schema, list(facts.schema))
+        if paths:
+            source = add_path_columns(source, paths)
+            facts = source.facts()
+    if not peek:
+        return spread_rows(source, facts.source_bytes), facts, request
+    source, outputs = peek_outputs(
+        source, request.function, workers=workers, source_bytes=facts.source_bytes, stop=stop
+    )
+    return source, facts, replace(request, outputs=outputs)
+
+
+def _find_output_columns(facts: SourceFacts, request: ColumnRequest) -> tuple[list[str], bool]:
+    """The columns that the function returns, and whether later rows may have others."""
+    if request.outputs is None:
+        return [], True
+    columns = request.outputs.columns
+    return [name for name in columns if facts.splits is None or name != SPLIT_COLUMN], not request.outputs.complete
 
 
 def _rebuild(schema: Schema | None, features: Mapping[str, Feature]) -> Schema:
@@ -300,7 +334,7 @@ def _rebuild(schema: Schema | None, features: Mapping[str, Feature]) -> Schema:
 
 def _infer_schema(source: Any, facts: SourceFacts, request: ColumnRequest, known: Sequence[str]) -> Schema | None:
     """The schema of the columns that are not declared, or of all if the source knows it."""
-    if facts.schema is not None:
+    if facts.schema is not None and request.function is None:
         return facts.schema
     inner = source
     while hasattr(inner, "source") and not hasattr(inner, "peek_schema"):
@@ -309,6 +343,10 @@ def _infer_schema(source: Any, facts: SourceFacts, request: ColumnRequest, known
     skipped |= set(request.declared)
     if known and skipped.issuperset(known):
         return None
+    if request.function is not None:
+        assert request.outputs is not None
+        skipped |= {SPLIT_COLUMN} if facts.splits is not None else set()
+        return request.outputs.infer(skipped, facts.schema)
     if isinstance(inner, (RowsSource, DataFrameSource)):
         return inner.peek_schema(skip=skipped)
     schema: Schema = inner.peek_schema()
@@ -471,8 +509,8 @@ def choose_class_names(request: ColumnRequest, layout: str, facts: SourceFacts) 
 
 
 def _check_names(request: ColumnRequest, known: Collection[str], *, of: str = "the data") -> None:
-    """Refuse names of columns that do not exist. Those that a function returns are not known yet."""
-    if request.function is not None:
+    """Refuse names of columns that do not exist. With a schema, those that a function returns are not known yet."""
+    if request.function is not None and request.outputs is None:
         return
     label = () if request.label is None else (request.label,)
     given = {"label": label, "columns": request.columns or (), "drop": request.drop, "keep": request.keep or ()}

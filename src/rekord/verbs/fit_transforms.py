@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from rekord.conversion.class_ids import ColumnConversions
 from rekord.conversion.encode_rows import RowEncoding
 from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.mapped_rows import pack_task, run_on_rows
 from rekord.conversion.plan import ConversionJob, ShardingRule
 from rekord.conversion.splits import (
     SPLIT_COLUMN,
@@ -25,6 +26,7 @@ from rekord.conversion.splits import (
     parse_split_value,
     select_split_value,
 )
+from rekord.conversion.tasks import without_source
 from rekord.errors import error
 from rekord.layouts.base import Layout
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
@@ -98,6 +100,10 @@ class _FitTask:
     step: Learning
     split_number: int | None  # None: all rows
 
+    def __call__(self, chunks: list[Chunk]) -> tuple[tuple[FitState, int], int]:
+        state = self.begin()
+        return (state, _fit_chunks(self, chunks, state)), 0
+
     def begin(self) -> FitState:
         return self.step.begin(self.job.layout.schema if self.before is None else self.before.schema)
 
@@ -125,11 +131,19 @@ def _run_fit(task: _FitTask, workers: int, source_bytes: int, reporter: _FitProg
     total = task.begin()
     reporter.begin()
     if not is_partitioned(source):
-        skipped = _fit_chunks(task, source.rows(), total)
+        skipped = 0
+        if task.job.is_costly_per_row:
+            bare = replace(task, job=without_source(task.job))
+            with WorkerPool(workers) as pool:
+                for state, bad in run_on_rows(pool, bare, source.rows(), sent="layout, map function or transform"):
+                    total.merge(state)
+                    skipped += bad
+        else:
+            skipped = _fit_chunks(task, source.rows(), total)
         reporter.end(total, skipped)
         return total
     part_bytes = min(PART_BYTES, max(_MIN_PART_BYTES, source_bytes // (4 * workers)))
-    packed = b"" if workers == 1 else _pickle_task(task)
+    packed = b"" if workers == 1 else pack_task(task, "source, layout, map function or transform")
     calls = [(i, (packed, part)) for i, part in enumerate(source.parts(part_bytes))]
     skipped = 0
     with WorkerPool(workers) as pool:
@@ -161,20 +175,6 @@ def _fit_part(task: _FitTask, part: SourcePart) -> tuple[FitState, int]:
 def _unpickle_task(packed: bytes) -> _FitTask:
     task: _FitTask = cloudpickle.loads(packed)
     return task
-
-
-def _pickle_task(task: _FitTask) -> bytes:
-    try:
-        packed: bytes = cloudpickle.dumps(task)
-    except Exception as failure:
-        raise error(
-            "U605",
-            "source, layout, map function or transform cannot be sent to other processes",
-            expected="objects that can be pickled",
-            found=f"{type(failure).__name__}: {failure}"[:60],
-            do="workers=1",
-        ) from failure
-    return packed
 
 
 def _reject_single_pass_source(source: Any, step: Learning) -> None:

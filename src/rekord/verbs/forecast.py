@@ -15,13 +15,13 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from rekord import _core
 from rekord.codec.decode import decode
 from rekord.conversion.derive import Derivation
 from rekord.conversion.driver import Conversion
 from rekord.conversion.encode_rows import BadRows, RowEncoding, TransformedLayout
+from rekord.conversion.mapped_rows import MappedOutputs, estimate_values_bytes
 from rekord.conversion.plan import ConversionJob
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError, error
@@ -68,7 +68,11 @@ class RowSample:
 
 def is_sampleable(job: ConversionJob) -> bool:
     """Whether sampling consumes no rows: files, and data in memory."""
-    source: Any = getattr(job.source, "source", job.source)  # without its limit
+    source: Any = job.source
+    if getattr(source, "first", ()):
+        return True
+    while hasattr(source, "source"):  # without its limit
+        source = source.source
     return is_partitioned(source) or hasattr(source, "root") or source.kind in _IN_MEMORY_SOURCES
 
 
@@ -123,6 +127,9 @@ def _iter_sample_points(
     source: Any = job.source
     is_cheap = job.function is None and not isinstance(job.layout, TransformedLayout)
     most_rows = COMPRESSED_SAMPLE_ROWS if job.compression != "none" and is_cheap else SAMPLE_ROWS
+    if getattr(source, "first", ()):
+        yield iter(source.first), most_rows, SAMPLE_BYTES, SAMPLE_ROWS  # a function is not called twice for a row
+        return
     if not is_partitioned(source):
         yield source.rows(), most_rows, SAMPLE_BYTES, SAMPLE_ROWS
         return
@@ -145,31 +152,17 @@ def _limit_chunks(
         if isinstance(chunk, ColumnChunk):
             kept = min(chunk.rows, left_rows)
             left_rows -= kept
-            yield take_first_rows(chunk, kept)
+            yield chunk.slice(0, kept)
         else:
             left_rows -= 1
-            if isinstance(chunk.values, RekordError):
+            if isinstance(chunk.values, (RekordError, MappedOutputs)):
+                left_bytes -= estimate_values_bytes(chunk.values)
                 yield chunk
             else:
                 left_bytes -= _count_images(chunk.values, sample)
                 yield chunk._replace(values=load_files(chunk.values)) if as_bytes else chunk
         if left_rows <= 0 or left_bytes <= 0:
             return
-
-
-def take_first_rows(chunk: ColumnChunk, rows: int, *, begin: int = 0) -> ColumnChunk:
-    """The first rows of a chunk, or those from `begin` on."""
-    values = chunk.values
-    if isinstance(values, pa.RecordBatch):
-        kept: Any = values.slice(begin, rows)
-    else:
-        kept = {name: column[begin : begin + rows] for name, column in values.items()}
-    first = chunk.first_line
-    if begin:
-        lines = None if chunk.lines is None else chunk.lines[begin:]
-        first = None if first is None else first + begin
-        return replace(chunk, values=kept, rows=rows, first=chunk.first + begin, first_line=first, lines=lines)
-    return replace(chunk, values=kept, rows=rows)
 
 
 def _count_images(values: Mapping[str, Any], sample: RowSample) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from rekord.conversion.class_ids import ClassCollector, class_name, not_a_label_error
 from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.mapped_rows import MappedOutputs, call_function, iter_rows, pack_task, run_on_rows
 from rekord.conversion.plan import RowFunction
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
 from rekord.sources.spool import SpooledSource
 
@@ -27,19 +28,28 @@ class _CollectTask:
     columns: tuple[str, ...]
     function: RowFunction | None
 
+    def __call__(self, chunks: list[Chunk]) -> tuple[dict[str, ClassCollector], int]:
+        return _collect(self, chunks), 0
+
 
 def learn_classes(
     source: Source, columns: Sequence[str], function: RowFunction | None, *, workers: int, source_bytes: int
 ) -> dict[str, ClassCollector]:
     """The distinct values of each column of the rows that are written. Bad rows are skipped: writing reports them."""
     task = _CollectTask(source, tuple(columns), function)
+    total = {name: ClassCollector(name) for name in columns}
     if not is_partitioned(source):
         rows: Any = source
-        return _collect(task, rows.rows())
+        if function is None:
+            return _collect(task, rows.rows())
+        with WorkerPool(workers) as pool:
+            for some in run_on_rows(pool, replace(task, source=None), rows.rows(), sent="map function"):
+                for name in columns:
+                    total[name].merge(some[name])
+        return total
     partitioned: Any = source
-    total = {name: ClassCollector(name) for name in columns}
     part_bytes = min(PART_BYTES, max(_MIN_PART_BYTES, source_bytes // (4 * workers)))
-    packed = b"" if workers == 1 else _pickle_task(task)
+    packed = b"" if workers == 1 else pack_task(task, "source or map function")
     calls = [(i, (packed, part)) for i, part in enumerate(partitioned.parts(part_bytes))]
     failures: dict[int, Exception] = {}
     with WorkerPool(workers) as pool:
@@ -71,20 +81,6 @@ def _unpickle_task(packed: bytes) -> _CollectTask:
     return task
 
 
-def _pickle_task(task: _CollectTask) -> bytes:
-    try:
-        packed: bytes = cloudpickle.dumps(task)
-    except Exception as failure:
-        raise error(
-            "U605",
-            "source or map function cannot be sent to other processes",
-            expected="objects that can be pickled",
-            found=f"{type(failure).__name__}: {failure}"[:60],
-            do="workers=1",
-        ) from failure
-    return packed
-
-
 def _collect(task: _CollectTask, chunks: Iterable[Chunk]) -> dict[str, ClassCollector]:
     found = {name: ClassCollector(name) for name in task.columns}
     for chunk in chunks:
@@ -97,31 +93,23 @@ def _collect(task: _CollectTask, chunks: Iterable[Chunk]) -> dict[str, ClassColl
                 if name in names:
                     collector.add_column(chunk.values[name])
         else:
-            for values in _iter_values(chunk.values, chunk.rows):
-                _collect_row(task, values, found)
+            for row in iter_rows(chunk):
+                _collect_row(task, row.values, found)
     return found
 
 
-def _iter_values(values: Any, rows: int) -> Iterable[Mapping[str, Any]]:
-    if isinstance(values, pa.RecordBatch):
-        listed: list[dict[str, Any]] = values.to_pylist()
-        return listed
-    columns = {name: one.to_pylist() if hasattr(one, "to_pylist") else one for name, one in values.items()}
-    return ({name: column[i] for name, column in columns.items()} for i in range(rows))
-
-
-def _collect_row(task: _CollectTask, values: Mapping[str, Any], found: Mapping[str, ClassCollector]) -> None:
-    made: Any = values
-    if task.function is not None:
+def _collect_row(task: _CollectTask, values: Any, found: Mapping[str, ClassCollector]) -> None:
+    made: Any = [values]
+    if isinstance(values, MappedOutputs):
+        made = values
+    elif task.function is not None:
         try:
-            made = task.function(values)
-            made = list(made) if not isinstance(made, (Mapping, type(None), str, bytes)) else made
-        except Exception:  # the conversion reports it, with the row
+            made = call_function(task.function, values)
+        except RekordError:  # the conversion reports it, with the row
             return
-    for row in made if isinstance(made, list) else [made]:
-        if isinstance(row, Mapping):
-            for name, collector in found.items():
-                collector.add(row.get(name))
+    for row in made:
+        for name, collector in found.items():
+            collector.add(row.get(name))
 
 
 def _unwrap(source: Any) -> Any:

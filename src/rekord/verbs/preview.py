@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 from rekord import _core
 from rekord.conversion.driver import Conversion
 from rekord.conversion.encode_rows import BadRows, RowEncoding
+from rekord.conversion.mapped_rows import MappedOutputs, read_in_sequence
 from rekord.conversion.plan import RowFunction
 from rekord.errors import RekordError
 from rekord.layouts.base import RowRemark, Verify
 from rekord.location import Location
-from rekord.sources.base import Chunk, ColumnChunk, SourceGuess, full_path, is_partitioned
-from rekord.verbs.forecast import load_files, take_first_rows
+from rekord.sources.base import Chunk, ColumnChunk, SourceGuess, full_path
+from rekord.verbs.forecast import load_files
 from rekord.verbs.progress import print_line
 
 _CRC_BYTES = 4
@@ -52,12 +52,14 @@ def iter_stored_rows(conversion: Conversion, *, first: int = 0, verify: Verify |
         ),
         bad,
     )
-    for chunk in _iter_single_rows(_iter_chunks(job.source), first):
+    for chunk in _iter_single_rows(read_in_sequence(job.source), first):
         if isinstance(chunk, ColumnChunk):
             position, line = chunk.first, chunk.line_of(0)
         else:
             position, line = chunk.position, chunk.line
-            if not isinstance(chunk.values, RekordError) and job.function is None:
+            if isinstance(chunk.values, MappedOutputs):
+                chunk = chunk._replace(values=MappedOutputs(map(load_files, chunk.values)))
+            elif not isinstance(chunk.values, RekordError) and job.function is None:
                 chunk = chunk._replace(values=load_files(chunk.values))
         payloads = [payload for piece in encoding.pieces([chunk]) for payload in _iter_payloads(piece)]
         counted = isinstance(chunk, ColumnChunk) or not chunk.path or line is not None or position > 0
@@ -105,13 +107,6 @@ class _LoadingFunction:
         return [load_files(one) if isinstance(one, Mapping) else one for one in made]
 
 
-def _iter_chunks(source: Any) -> Iterator[Chunk]:
-    if is_partitioned(source):
-        return chain.from_iterable(source.read(part) for part in source.parts())
-    chunks: Iterator[Chunk] = source.rows()
-    return chunks
-
-
 def _iter_single_rows(chunks: Iterable[Chunk], first: int) -> Iterator[Chunk]:
     skipped = first
     for chunk in chunks:
@@ -120,7 +115,7 @@ def _iter_single_rows(chunks: Iterable[Chunk], first: int) -> Iterator[Chunk]:
             skipped -= rows
             continue
         if isinstance(chunk, ColumnChunk):
-            yield from (take_first_rows(chunk, 1, begin=i) for i in range(skipped, rows))
+            yield from (chunk.slice(i, i + 1) for i in range(skipped, rows))
         else:
             yield chunk
         skipped = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +27,16 @@ from rekord.layouts.images import images
 from rekord.layouts.tfds import build_tfds_files, check_tfds
 from rekord.schema import Feature, Label, Schema, of_type
 from rekord.schema.interop.label_map import format_label_map
-from rekord.sources.base import DetectedSource, RowsLike, Source, SourceFacts, UnusedInput, full_path
+from rekord.sources.base import (
+    DetectedSource,
+    RowsLike,
+    Source,
+    SourceFacts,
+    SourceGuess,
+    UnusedInput,
+    full_path,
+    is_partitioned,
+)
 from rekord.sources.detect import FOLDER_KINDS, SourceOverrides, build_source, identify_source
 from rekord.sources.folder_survey import find_unused_files
 from rekord.sources.frameworks import find_framework_source, huggingface
@@ -44,6 +54,7 @@ from rekord.verbs.declare_columns import (
     choose_class_names,
     declare_layout,
     declare_table,
+    prepare_function,
     project_source,
 )
 from rekord.verbs.fit_transforms import FitOptions, fit_chain
@@ -215,6 +226,11 @@ def prepare_conversion(
             do="remove `.repeat()`, or limit=10_000",
         )
     place, workers = output_folder(out), resolve_worker_count(options.workers)
+    if request.function is not None:
+        _check_layout(layout)
+        peek = schema is None and layout in (None, "auto", "table", "text")
+        stop = options.on_bad_row == "stop"
+        source, facts, request = prepare_function(source, facts, request, workers=workers, stop=stop, peek=peek)
     declared = _declare_columns(source, facts, layout, masks, request, options, place, workers)
     source, facts, chosen, select = declared.source, declared.facts, declared.layout, declared.select
     validate_schema(chosen.schema)
@@ -273,8 +289,12 @@ def prepare_conversion(
         version=VERSION,
         companions=partial(_build_companions, job, place, fitted_files),
         workers=workers,
+        are_workers_given=options.workers is not None,
+        prior_processes=0 if request.outputs is None else request.outputs.processes,
+        prior_remark=None if request.outputs is None else request.outputs.problem,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
+        known_rows=is_partitioned(source) or bool(facts.files),
         guesses=(*(detected.guesses if detected is not None else ()), *facts.guesses),
         unused=(*facts.unused, *_find_unused(read, facts, detected)),
         spills=None if options.staging is None else os.fspath(options.staging),
@@ -340,10 +360,7 @@ def _declare_columns(
     workers: int,
 ) -> DeclaredColumns:
     """The layout, with the columns as they are declared."""
-    if layout is not None and not isinstance(layout, str):
-        for member in ("schema", "derive", "needs_derive", "options"):
-            if not hasattr(layout, member):
-                raise invalid("layout", layout, "a layout from rk.layouts, or its name", 'layout="deeplab"')
+    _check_layout(layout)
     if request.schema is not None:
         if not isinstance(request.schema, Schema) or request.schema.kind == "bytes":
             validate_schema(request.schema)  # raises
@@ -354,16 +371,35 @@ def _declare_columns(
             raise conflicting_options("background", "layout", do="rk.layouts.classification(background=True)")
         return declare_layout(layout, source, facts, request)
     else:
-        if layout is not None:
-            one_of("layout", layout, LAYOUTS, do='layout="auto"')
         wanted = facts.layout if layout in (None, "auto") else layout
         if wanted not in ("table", "text"):
             if wanted != facts.layout:
                 raise _layout_mismatch_error(source, facts, str(wanted))
-            return declare_layout(choose_layout(facts, str(wanted), masks, request), source, facts, request)
-        if not _has_schema(source, facts):
+            added = [] if request.outputs is None else request.outputs.added
+            if not added:
+                return declare_layout(choose_layout(facts, str(wanted), masks, request), source, facts, request)
+            facts = replace(facts, guesses=(*facts.guesses, _not_a_layout_guess(added, str(wanted))))
+        elif request.outputs is None and not _has_schema(source, facts):
             raise _layout_mismatch_error(source, facts, "table")
     return declare_table(source, facts, request, out=out, staging=options.staging, workers=workers)
+
+
+def _check_layout(layout: Layout | str | None) -> None:
+    if isinstance(layout, str):
+        one_of("layout", layout, LAYOUTS, do='layout="auto"')
+    elif layout is not None:
+        for member in ("schema", "derive", "needs_derive", "options"):
+            if not hasattr(layout, member):
+                raise invalid("layout", layout, "a layout from rk.layouts, or its name", 'layout="deeplab"')
+
+
+def _not_a_layout_guess(added: Sequence[str], layout: str) -> SourceGuess:
+    names = ", ".join([f"`{name}`" for name in added[:5]]) + (", …" if len(added) > 5 else "")
+    return SourceGuess(
+        None,
+        f"`map` returns {names}, which the layout {layout} does not have: its rows are stored as a table",
+        f'layout="{layout}" to leave them out',
+    )
 
 
 def select_index_columns(schema: Schema, requested: Sequence[str]) -> tuple[str, ...]:
@@ -395,7 +431,12 @@ def run_conversion(conversion: Conversion, *, progress: bool) -> ConversionResul
             expected = forecast(conversion)
             check_free_space(conversion, expected)
             reporter.say(expected.lines())
-        return convert(conversion, reporter)
+        result = convert(conversion, reporter)
+        if conversion.are_workers_given and result.processes_remark is not None:
+            reporter.close()
+            ran = f"{result.processes:,} of {conversion.workers:,} processes took part"
+            reporter.say([f"workers: {ran}: {result.processes_remark}"])
+        return result
 
 
 @check_keywords

@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -147,18 +148,71 @@ def test_a_call_that_was_lost_with_its_worker_is_made_again(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.concurrency
-def test_workers_that_keep_dying_are_given_up() -> None:
+def test_a_call_whose_workers_keep_dying_is_given_up_and_the_others_are_made(tmp_path: Path) -> None:
+    started = str(tmp_path / "started")
+
     def elsewhere(n: int) -> int:
+        open(started, "a").close()
         os.kill(os.getpid(), signal.SIGKILL)
         return n
 
     def here(n: int) -> int:
-        time.sleep(0.02)  # so that there are calls left for workers that have to start first
+        wait_for(lambda: os.path.exists(started))  # so that there are calls left for workers that have to start first
         return n
 
-    with WorkerPool(2) as workers, pytest.raises(RekordError) as caught:
-        list(workers.run(elsewhere, here, calls(2000)))
-    assert (caught.value.code, caught.value.found) == ("X517", "workers that died 4 times")
+    with WorkerPool(2) as workers:
+        found = dict(workers.run(elsewhere, here, calls(9)))
+    lost = {n: one for n, one in found.items() if isinstance(one, RekordError)}
+    assert lost, "a worker took a call"
+    assert {n: one for n, one in found.items() if n not in lost} == {n: n for n in range(9) if n not in lost}
+    assert {(one.code, one.found) for one in lost.values()} == {("X517", "a task whose worker died 4 times")}
+
+
+class Item(NamedTuple):
+    number: int
+    is_portable: bool = True
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.concurrency
+def test_results_in_order_take_few_items_ahead(count: int) -> None:
+    taken: list[int] = []
+    most_ahead = 0
+
+    def items() -> Iterator[Item]:
+        for n in range(60):
+            taken.append(n)
+            yield Item(n, is_portable=n % 7 != 3)
+
+    def square(item: Item) -> int:
+        return item.number**2
+
+    with WorkerPool(count) as workers:
+        for given, result in enumerate(workers.run_in_order(square, square, items())):
+            assert result == given**2
+            most_ahead = max(most_ahead, len(taken) - given)
+    assert most_ahead <= 2 * count
+    assert len(taken) == 60
+
+
+def test_what_items_raise_comes_after_the_results_before_it() -> None:
+    def items() -> Iterator[Item]:
+        yield from map(Item, range(3))
+        raise LookupError("no more")
+
+    with WorkerPool(2) as workers:
+        results = workers.run_in_order(lambda item: item.number, lambda item: item.number, items())
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(LookupError, match="no more"):
+            next(results)
+
+
+def test_an_item_that_cannot_be_sent_is_used_in_this_process(tmp_path: Path) -> None:
+    with WorkerPool(2) as workers:
+        items = [Item(n, is_portable=False) for n in range(5)]
+        found = list(workers.run_in_order(lambda item: 0, lambda item: os.getpid(), items))
+        assert workers.processes == {os.getpid()}
+    assert found == [os.getpid()] * 5
 
 
 def test_nothing_more_is_begun_when_nobody_asks_any_more() -> None:

@@ -195,7 +195,7 @@ def test_a_tally_that_cannot_be_kept_ends_nothing(tmp_path: Path) -> None:
 def test_rows_are_counted_while_a_slow_function_makes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    monkeypatch.setattr("rekord.conversion.encode_rows._PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.mapped_rows._CHUNK_SECONDS", 0.0)  # a chunk is one row
     seen: list[int] = []
 
     def look(row: Any) -> Any:
@@ -205,5 +205,5 @@ def test_rows_are_counted_while_a_slow_function_makes_them(
     rows: Any = [{"x": i} for i in range(20)]
     if source == "table":
         rows = pa.table({"x": list(range(20))})
-    rk.write(rows, tmp_path / "out", map=look, workers=1, progress=False)
-    assert seen[-1] == 20
+    rk.write(rows, tmp_path / "out", map=look, schema=rk.Schema({"x": rk.Int64()}), workers=1, progress=False)
+    assert seen == list(range(20))

@@ -6,13 +6,13 @@ import os
 import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rekord.errors import RekordError, error
 from rekord.log import get_logger
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 _log = get_logger(__name__)
 
 _MAX_WORKER_LOSSES = 3
-"""How often workers may die before the run is aborted."""
+"""How often a call may be lost with its process before it is given up."""
 
 
 def available_workers() -> int:
@@ -41,6 +41,8 @@ class WorkerPool:
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.processes: set[int] = set()  # that have run a call
+        self.remark: str | None = None  # why fewer than `count` did
         self._pool: Any = None
         self._scheduler: CallScheduler | None = None
 
@@ -70,36 +72,95 @@ class WorkerPool:
         """
         turns = self._scheduler = CallScheduler(calls)
         others = min(self.count, len(calls)) - 1
-        losses = 0
         try:
             if threads:
                 turns.start_threads(others, inline)
             while turns.left:
-                if others > 0 and function is not None and (not patient or self._pool or turns.is_long()):
-                    turns.add_processes(self._executor(), self.count - 1, function)
-                call = turns.next_call()
-                if call is not None:
-                    yield call[0], _try_call(inline, call)
-                    turns.finished()
-                lost = False
-                for theirs, result, current in turns.results(wait=call is None):
-                    if isinstance(result, BaseException) and is_worker_loss(result):
-                        turns.requeue(theirs)
-                        lost = lost or current
-                        continue
-                    if isinstance(result, BaseException) and not isinstance(result, Exception):
-                        raise result
-                    yield theirs[0], result
-                if lost:
-                    # A dead worker breaks its pool, and every call in it fails.
-                    losses += 1
-                    _log.info("a worker died: its task is tried again (%d of %d)", losses, _MAX_WORKER_LOSSES)
-                    self._forget()
-                    turns.drop_processes()
-                    if losses > _MAX_WORKER_LOSSES:
-                        raise _worker_crash_error(losses)
+                yield from self._advance(turns, function if others > 0 else None, inline, patient=patient)
         finally:
             turns.stop()
+
+    def run_in_order(
+        self, function: Callable[[Any], _Result], inline: Callable[[Any], _Result], items: Iterable[PortableItem]
+    ) -> Iterator[_Result | Exception]:
+        """The result for each item, or what it raised, in the order of the items.
+
+        Few items are taken ahead of the result that is consumed, however long that one takes: two per process. An
+        exception of `items` is raised once the results before it are consumed.
+        """
+        turns = self._scheduler = CallScheduler(())
+        waiting = iter(items)
+        done: dict[int, _Result | Exception] = {}
+        taken = given = 0
+        failure: Exception | None = None
+        is_open = True
+        try:
+            while True:
+                while is_open and taken - given < (2 * self.count if self.count > 1 else 1):
+                    try:
+                        item = next(waiting)
+                    except StopIteration:
+                        is_open = False
+                        break
+                    except Exception as raised:
+                        failure, is_open = raised, False
+                        break
+                    if self.count == 1 or item.is_portable:
+                        turns.add((taken, (item,)))
+                    else:
+                        done[taken] = self._call_inline(inline, (taken, (item,)))
+                    taken += 1
+                if given in done:
+                    yield done.pop(given)
+                    given += 1
+                elif given < taken:
+                    shared = function if self.count > 1 and taken > 1 else None
+                    done.update(self._advance(turns, shared, inline, patient=False))
+                else:
+                    break
+        finally:
+            turns.stop()
+        if failure is not None:
+            raise failure
+
+    def _advance(
+        self,
+        turns: CallScheduler,
+        function: Callable[..., _Result] | None,
+        inline: Callable[..., _Result],
+        *,
+        patient: bool,
+    ) -> Iterator[tuple[int, _Result | Exception]]:
+        """Run one call in this process, or wait a moment if there is none; the results that are complete by then."""
+        if function is not None and (not patient or self._pool or turns.has_suspects or turns.is_long()):
+            turns.add_processes(self._executor(), self.count - 1, function)
+        call = turns.next_call()
+        if call is not None:
+            yield call[0], self._call_inline(inline, call)
+            turns.finished()
+        is_broken = False
+        for theirs, result, current in turns.results(wait=call is None):
+            if isinstance(result, BaseException) and is_worker_loss(result):
+                is_broken = is_broken or current
+                losses = turns.requeue(theirs)
+                if losses > _MAX_WORKER_LOSSES:
+                    yield theirs[0], _worker_crash_error(losses)
+                continue
+            if isinstance(result, BaseException) and not isinstance(result, Exception):
+                raise result
+            if isinstance(result, WorkerResult):
+                self.processes.add(result.process)
+                result = result.value
+            yield theirs[0], result
+        if is_broken:
+            # A dead worker breaks its pool, and every call in it fails.
+            _log.info("a worker died: its task is tried again")
+            self._forget()
+            turns.drop_processes()
+
+    def _call_inline(self, inline: Callable[..., _Result], call: Call) -> _Result | Exception:
+        self.processes.add(os.getpid())
+        return _try_call(inline, call)
 
     def _executor(self) -> Any:
         if self._pool is None:
@@ -116,12 +177,30 @@ class WorkerPool:
             pool.shutdown(wait=True, kill_workers=True)
 
 
+class PortableItem(Protocol):
+    """An argument of a call; one that cannot be sent to another process is used in this one."""
+
+    @property
+    def is_portable(self) -> bool: ...
+
+
+class WorkerResult(NamedTuple):
+    """What a call returned in another process."""
+
+    process: int
+    value: Any
+
+
+def _call_in_worker(function: Callable[..., Any], *arguments: Any) -> WorkerResult:
+    return WorkerResult(os.getpid(), function(*arguments))
+
+
 def _worker_crash_error(losses: int) -> RekordError:
     return error(
         "X517",
         expected="workers that run until their task is done",
-        found=f"workers that died {losses} times",
-        likely="the machine ran out of memory, and the system killed the largest processes",
+        found=f"a task whose worker died {losses} times",
+        likely="memory ran out, and the system killed the largest processes; or code that rows pass through crashes",
         do="workers=1, then run the same command again: it resumes where it stopped",
     )
 
@@ -169,6 +248,28 @@ class CallScheduler:
         self._began = time.monotonic()
         self._calls = len(calls)
         self.left = len(calls)  # whose results were not returned yet
+        self._idle = 0  # processes that found no call waiting
+        self._function: Callable[..., Any] | None = None
+        # Calls that were lost with their process. One at a time is tried again, and never in this process, so that
+        # the one that kills its process is found, and does not kill this one.
+        self._suspects: deque[Call] = deque()
+        self._running_suspect: Call | None = None
+        self._losses: Counter[int] = Counter()
+
+    @property
+    def has_suspects(self) -> bool:
+        return bool(self._suspects)
+
+    def add(self, call: Call) -> None:
+        """Add a call."""
+        with self._lock:
+            self._waiting.append(call)
+            self._calls += 1
+            self.left += 1
+            wake = self._idle > 0
+            self._idle -= wake
+        if wake:
+            self._dispatch(self._pool)
 
     def start_threads(self, count: int, inline: Callable[..., Any]) -> None:
         """Start `count` threads that run calls."""
@@ -189,21 +290,22 @@ class CallScheduler:
         """Let the processes of a pool run calls."""
         if pool is self._pool:
             return
-        self._pool = pool
+        self._pool, self._function = pool, function
         for _ in range(count):
             with suppress(Exception):  # a pool that is already broken raises at the next call
-                pool.submit(_preload_modules).add_done_callback(lambda _: self._dispatch(pool, function))
+                pool.submit(_preload_modules).add_done_callback(lambda _: self._dispatch(pool))
 
     def drop_processes(self) -> None:
         """Forget the processes, which are dead."""
         with self._lock:
-            self._pool = None
+            self._pool, self._idle, self._running_suspect = None, 0, None
 
     def stop(self) -> None:
         """Start no further call, and wait for the running ones of threads."""
         with self._lock:
             self._stopped = True
             self._waiting.clear()
+            self._suspects.clear()
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
 
@@ -216,11 +318,15 @@ class CallScheduler:
         """Count a call that the caller's own thread has run."""
         self.left -= 1
 
-    def requeue(self, call: Call) -> None:
-        """Put back a call that was lost with its process."""
+    def requeue(self, call: Call) -> int:
+        """Put back a call that was lost with its process, unless that happened too often; returns how often."""
         with self._lock:
-            self.left += 1
-            self._waiting.appendleft(call)
+            self._losses[call[0]] += 1
+            losses = self._losses[call[0]]
+            if losses <= _MAX_WORKER_LOSSES:
+                self.left += 1
+                self._suspects.append(call)
+        return losses
 
     def results(self, *, wait: bool) -> Iterator[tuple[Call, Any, bool]]:
         """Finished calls with their results; with `wait`, waits up to half a second for the first one.
@@ -244,24 +350,33 @@ class CallScheduler:
                 result = failure
             self._done.put((call, result, None))
 
-    def _dispatch(self, pool: Any, function: Callable[..., Any]) -> None:
+    def _dispatch(self, pool: Any) -> None:
         """Give a process its next call. Runs on a thread of the pool when the previous call is done."""
         with self._lock:
-            if self._stopped or pool is not self._pool or not self._waiting:
+            if self._stopped or pool is not self._pool:
                 return
-            call = self._waiting.popleft()
+            if self._suspects and self._running_suspect is None:
+                call = self._running_suspect = self._suspects.popleft()
+            elif self._waiting:
+                call = self._waiting.popleft()
+            else:
+                self._idle += 1
+                return
         try:
-            future = pool.submit(function, *call[1])
+            future = pool.submit(_call_in_worker, self._function, *call[1])
         except Exception as failure:
             self._done.put((call, failure, pool))
             return
-        future.add_done_callback(lambda done: self._take(pool, function, call, done))
+        future.add_done_callback(lambda done: self._take(pool, call, done))
 
-    def _take(self, pool: Any, function: Callable[..., Any], call: Call, done: Future[Any]) -> None:
+    def _take(self, pool: Any, call: Call, done: Future[Any]) -> None:
         failure = done.exception()
+        with self._lock:
+            if call is self._running_suspect:
+                self._running_suspect = None
         self._done.put((call, done.result() if failure is None else failure, pool))
         if failure is None or not is_worker_loss(failure):
-            self._dispatch(pool, function)
+            self._dispatch(pool)
 
 
 def is_worker_loss(failure: BaseException) -> bool:
