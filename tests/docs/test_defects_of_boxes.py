@@ -399,6 +399,120 @@ def _(place):
     return place.case(make, place.huge(place.root / "images/2.jpg"), feature="image", good=1)
 
 
+# KITTI.
+
+CAR = "Car 0.0 0 -1.6 1 1 6 7 1.6 1.7 4.2 1.0 1.8 13.2 -1.6\n"
+
+
+def kitti(place: Any, text: str | bytes = CAR) -> Callable[[], Any]:
+    for number, content in (("1", CAR), ("2", text)):
+        place.image(f"image_2/{number}.jpg")
+        place.put(f"label_2/{number}.txt", content)
+    return lambda: rk.sources.kitti(place.root)
+
+
+def kitti_label(place: Any) -> Any:
+    return place.root / "label_2/2.txt"
+
+
+@cell("kitti", "empty", "X532")
+def _(place):
+    return place.case(lambda: rk.sources.kitti(place.root), place.root)
+
+
+@cell("kitti", "empty", "E330")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.put("image_2/2.jpg", b""), feature="image", good=1)
+
+
+@cell("kitti", "truncated", "E372")
+def _(place):
+    return place.case(kitti(place, CAR + CAR[:20]), kitti_label(place), line=2, good=1)
+
+
+@cell("kitti", "truncated", "E331")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.cut(place.root / "image_2/2.jpg"), feature="image", good=1)
+
+
+@cell("kitti", "wrong type", "E372")
+def _(place):
+    return place.case(kitti(place, CAR.replace("6 7", "6 wide")), kitti_label(place), line=1, good=1)
+
+
+@cell("kitti", "wrong type", "E321")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.put("image_2/2.jpg", "a text"), feature="image", good=1)
+
+
+@cell("kitti", "missing file", "X501")
+def _(place):
+    return place.case(lambda: rk.sources.kitti(place.root / "none"), place.root / "none")
+
+
+@cell("kitti", "missing file", "E366")
+def _(place):
+    make = kitti(place)
+    kitti_label(place).unlink()
+    return place.case(make, kitti_label(place), good=1)
+
+
+@cell("kitti", "orphan", "E373")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.put("label_2/3.txt", CAR), good=2)
+
+
+@cell("kitti", "duplicate key", "E370")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.image("image_2/2.png"), good=2)
+
+
+@cell("kitti", "bad encoding", "E372")
+def _(place):
+    return place.case(kitti(place, CAR.encode() + b"\xe9\n"), kitti_label(place), line=2, good=1)
+
+
+@cell("kitti", "bad encoding", "E318")
+def _(place):
+    make = kitti(place)
+    place.image(os.fsdecode(b"image_2/caf\xe9.jpg"))
+    place.put(os.fsdecode(b"label_2/caf\xe9.txt"), CAR)
+    return place.case(make, f"{place.root}/image_2/caf\\xe9.jpg", feature="filename", good=2)
+
+
+@cell("kitti", "inconsistent columns", "E372")
+def _(place):
+    return place.case(kitti(place, CAR.replace("\n", " 0.9 0.9\n")), kitti_label(place), line=1, good=1)
+
+
+@cell("kitti", "unreadable", "X503")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.unreadable(kitti_label(place)), good=1)
+
+
+@cell("kitti", "unreadable", "E329")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.unreadable(place.root / "image_2/2.jpg"), feature="image", good=1)
+
+
+@cell("kitti", "too large", "E372")
+def _(place):
+    return place.case(kitti(place, "\n" * ((16 << 20) + 1)), kitti_label(place), good=1)
+
+
+@cell("kitti", "too large", "E327")
+def _(place):
+    make = kitti(place)
+    return place.case(make, place.huge(place.root / "image_2/2.jpg"), feature="image", good=1)
+
+
 # A CSV of boxes.
 
 

@@ -12,6 +12,7 @@ from rekord.sources.frameworks import huggingface, torch_dataset
 from rekord.sources.image_csv import image_csv
 from rekord.sources.image_folder import image_folder, images
 from rekord.sources.jsonl import jsonl
+from rekord.sources.kitti import kitti
 from rekord.sources.lines import text
 from rekord.sources.parquet import parquet
 from rekord.sources.records import records
@@ -24,6 +25,6 @@ from rekord.sources.yolo import yolo
 
 __all__ = [
     "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
-    "image_folder", "images", "jsonl", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
+    "image_folder", "images", "jsonl", "kitti", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
     "segmentation", "text", "tf_data", "torch_dataset", "voc", "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

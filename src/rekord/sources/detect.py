@@ -33,9 +33,10 @@ from rekord.storage.router import is_remote
 
 SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
+    "kitti",
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
 )
-FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo")
+FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti")
 """Sources that read a whole folder: what they do not read in it is reported."""
 
 KIND_BY_EXTENSION = {
@@ -329,6 +330,7 @@ _ACCEPTED_OVERRIDES = {
     "voc": ("label_map",),
     "coco": ("label_map", "images"),
     "yolo": ("label_map",),
+    "kitti": ("label_map",),
     "boxes_csv": ("label_map", "images"),
     "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
     "jsonl": ("encoding",),

@@ -49,6 +49,7 @@ from rekord.sources.folder_survey import (
 )
 from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
+from rekord.sources.kitti import is_label_file
 from rekord.sources.segmentation import find_mask_naming, recognize_pair_list
 
 _CLASS_NAMES = re.compile(r"categor|classes|class_?names|synset|wnid")
@@ -119,7 +120,7 @@ def find_known_dataset(survey: FolderSurvey) -> DetectedSource | None:
 
 def _is_same_layout(readings: Sequence[Reading]) -> bool:
     """Whether the first reading stands for all: the formats are different ones of the same boxes."""
-    return bool(readings) and {one.source.kind for one in readings} <= {"voc", "coco", "yolo"}
+    return bool(readings) and {one.source.kind for one in readings} <= {"voc", "coco", "yolo", "kitti"}
 
 
 def _find_reading_doubt(survey: FolderSurvey, reading: Reading) -> str | None:
@@ -244,6 +245,9 @@ def _iter_annotated(survey: FolderSurvey) -> Iterator[Reading]:
         yield Reading("images and masks, in pairs from lists", source, _with_layout(survey, "deeplab"))
     else:
         yield from _iter_mask_readings(survey)
+    if _is_kitti(survey):
+        source = DetectedSource("kitti", path)
+        yield Reading("images with boxes, in KITTI format", source, _with_layout(survey, "detection"))
     if _is_yolo(survey):
         yield Reading(
             "images with boxes, in YOLO format", DetectedSource("yolo", path), _with_layout(survey, "detection")
@@ -288,6 +292,18 @@ def _find_coco(survey: FolderSurvey, parts: Parts) -> list[str]:
         if is_coco(head) and not is_coco_without_boxes(head) and not re.search("caption|panoptic", name.lower()):
             found.append(name)
     return found
+
+
+def _is_kitti(survey: FolderSurvey) -> bool:
+    """Whether a folder `label_2` next to `image_2` has label files of KITTI."""
+    for parts, folder in survey.folders.items():
+        if parts and re.fullmatch(r"label_\d+", parts[-1]):
+            images = survey.folders.get((*parts[:-1], parts[-1].replace("label_", "image_")))
+            texts = [name for name in folder.others if name.lower().endswith(".txt")][:_MAX_TRIED]
+            heads = [read_file_head(survey.path((*parts, name)), 4096) for name in texts]
+            if images is not None and images.images and any(map(is_label_file, heads)):
+                return True
+    return False
 
 
 def _is_yolo(survey: FolderSurvey) -> bool:
@@ -826,7 +842,7 @@ def _read_as(survey: FolderSurvey, layout: str) -> DetectedSource:
         what = "several pairs of folders of images and masks" if masks else "no folders of images and masks"
         raise refusal(survey, [*masks, *_other_readings(survey, masks)], what)
     if layout == "detection":
-        boxes = [one for one in annotated if one.source.kind in ("voc", "coco", "yolo", "boxes_csv")]
+        boxes = [one for one in annotated if one.source.kind in ("voc", "coco", "yolo", "kitti", "boxes_csv")]
         if boxes and (len(boxes) == 1 or _is_same_layout(boxes)):
             return _with_basis(boxes[0])
         what = "several kinds of boxes" if boxes else "no boxes in a format that rekord reads"

@@ -255,7 +255,7 @@ class YoloSource(AnnotationSource):
             if path in taken:
                 files[path] = facts
             elif _is_orphan(self.root, path, folders):
-                entries.append(RowEntry(path, 0, 0, _orphan_error(path, Location(path=self.place(path)))))
+                entries.append(RowEntry(path, 0, 0, orphan_label_error(path, Location(path=self.place(path)))))
         return entries, files
 
     def _numbers(self, entries: list[RowEntry], keypoints: int | None) -> tuple[str, ...]:
@@ -304,13 +304,14 @@ class YoloSource(AnnotationSource):
         )
 
 
-def _orphan_error(labels: str, at: Location) -> RekordError:
+def orphan_label_error(labels: str, at: Location) -> RekordError:
+    """The error for a label file without an image."""
     name = preview(strip_image_extension(os.path.basename(labels)[:-4]))
     return error(
         "E373",
         "label file has no image",
         location=at,
-        expected=f"an image named {name} next to it, or below images",
+        expected=f"an image named {name}, next to it or in the folder of images",
         found="none",
         do="add the image, or remove the label file",
     )
