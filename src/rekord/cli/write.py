@@ -268,7 +268,11 @@ def write(
         if dry_run:
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())
-    also = {"guesses": raw_data.guesses_to_json(conversion.guesses)}
+    also = {
+        "workers": outcome.processes,
+        "workers_remark": outcome.processes_remark,
+        "guesses": raw_data.guesses_to_json(conversion.guesses),
+    }
     return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
 
 
