@@ -163,7 +163,7 @@ def differences(facts: Facts, document: Mapping[str, Any], truth: Reading) -> li
                 wrong.append(f"columns {list(facts.columns)}, not {kinds} of them")
         elif facts.columns.get(name) not in kinds.split("|"):
             wrong.append(f"column {name} is {facts.columns.get(name)}, not {kinds}")
-    reported = json.dumps(document.get("ignored", []), ensure_ascii=False)
+    reported = json.dumps(document.get("unused", []), ensure_ascii=False)
     wrong += [
         f"{name} is not reported as unused"
         for name in truth.unused

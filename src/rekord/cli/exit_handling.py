@@ -235,8 +235,6 @@ def _build_document(place: str, outcome: ConversionResult, seconds: float) -> di
         "rejected": manifest.source.rejected,
         "rejects": _find_rejects_path(place, manifest),
         "resumed_shards": outcome.resumed_shards,
-        "workers": outcome.processes,
-        "workers_remark": outcome.processes_remark,
         "seconds": round(seconds, 3),
     }
 

@@ -194,7 +194,7 @@ def describe_source(conversion: Conversion) -> dict[str, Any]:
         "source": conversion.job.source.kind,
         "layout": layout_name(conversion),
         "guesses": guesses_to_json(conversion.guesses),
-        "ignored": [one._asdict() for one in conversion.unused],
+        "unused": [one._asdict() for one in conversion.unused],
     }
 
 

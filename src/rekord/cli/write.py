@@ -271,7 +271,11 @@ def write(
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())
     raw_data.print_unused(conversion)
-    also = raw_data.describe_source(conversion)
+    also = {
+        "workers": outcome.processes,
+        "workers_remark": outcome.processes_remark,
+        **raw_data.describe_source(conversion),
+    }
     return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
 
 

@@ -69,7 +69,9 @@ def test_a_folder_of_images_becomes_a_dataset(photos: str, capsys: pytest.Captur
 
 def test_the_json_is_the_document_of_the_interface(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     document = written(capsys, photos, "out", "--split", "train=0.5,val=0.5", "--shards", "2")
-    assert list(document) == ["dataset", "splits", "rejected", "rejects", "resumed_shards", "seconds", "guesses"]
+    fields = ["dataset", "splits", "rejected", "rejects", "resumed_shards", "seconds"]
+    assert list(document) == [*fields, "workers", "workers_remark", "guesses"]
+    assert (document["workers"], document["workers_remark"]) == (1, None)
     splits = document["splits"]
     assert isinstance(splits, dict)
     assert sum(split["records"] for split in splits.values()) == 12

@@ -51,7 +51,7 @@ def test_a_folder_is_recognised_and_what_is_not_read_is_reported(
     document = json.loads(capsys.readouterr().out)
     assert document["layout"] == "detection"
     assert list(document["splits"]) == ["train"]
-    unused = " ".join(one["name"] for one in document["not_used"])
+    unused = " ".join(one["name"] for one in document["unused"])
     assert all(part in unused for part in ("training/image_3", "training/calib", "testing/image_2"))
 
 
