@@ -146,7 +146,11 @@ def test_imagenet_readers_decode_the_images_and_classes_of_the_source(tf, tmp_pa
     put(root / "dog/alpha.png", picture(4, 7).convert("RGBA"))
     source = image_folder(root)
     classes = source.facts().classes
-    records = parsed(tf, written(source, classification(classes=classes, background=True), tmp_path / "x.tfrecord"), imagenet_spec(tf))
+    records = parsed(
+        tf,
+        written(source, classification(classes=classes, background=True), tmp_path / "x.tfrecord"),
+        imagenet_spec(tf),
+    )
     shown = [
         tuple([record[f"image/{key}"].numpy() for key in ("filename", "format", "class/label", "class/text")])
         for record in records

@@ -52,6 +52,7 @@ KIND_BY_EXTENSION = {
 _WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _MAX_TRIED = 20  # files of a kind that are opened
+_MAX_SHOWN = 4
 
 
 def detect_source(path: str | os.PathLike[str], *, layout: str | None = None, encoding: str | None = None) -> Source:
@@ -229,7 +230,9 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     if layout in (None, "auto"):
         several = _describe_several(best, files[best])
         if several is not None:
-            raise refusal(survey, [_split_reading(best, file) for file in files[best][:_MAX_TRIED]], several)
+            readings = [_split_reading(best, file) for file in files[best][:_MAX_SHOWN]]
+            together = _file_reading(path, best, len(files[best]), first[best])
+            raise refusal(survey, [*readings, *([] if best == "npy" else [together])], several)
     if best == "csv" and kinds["csv"] == 1:
         return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
     return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)

@@ -53,6 +53,8 @@ from rekord.sources.segmentation import find_mask_naming, recognize_pair_list
 
 _CLASS_NAMES = re.compile(r"categor|classes|class_?names|synset|wnid")
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
+# The name of the source says what the reading is based on.
+_PLAIN_KINDS = ("image_folder", "voc", "coco", "yolo", "cityscapes", "voc_segmentation")
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_READINGS = 6
 _MAX_SHOWN = 4
@@ -200,6 +202,8 @@ def _has_only_ids(path: str, ignore: int | None, colours: Mapping[tuple[int, int
 
 
 def _with_basis(reading: Reading) -> DetectedSource:
+    if reading.source.kind in _PLAIN_KINDS:
+        return reading.source
     return reading.source._replace(guesses=(SourceGuess(None, reading.what),))
 
 
