@@ -187,10 +187,9 @@ def _identify_folder(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource("records", path)
     if layout in ("table", "text"):
         return _identify_by_count(survey, layout)
-    # A few pictures next to many records, tables or texts illustrate them.
-    others = sum(
-        group.file_count for group in survey.groups if _kind_by_name(group.names[0]) not in (None, *_WEAK_KINDS)
-    )
+    # A few images next to many records or tables illustrate them.
+    strong = [group for group in survey.groups if _kind_by_name(group.names[0]) not in (None, *_WEAK_KINDS)]
+    others = sum(group.file_count for group in strong)
     if survey.image_count and (layout not in (None, "auto") or survey.image_count * 10 > others):
         return weigh_folder(survey, layout)
     known = None if survey.image_count else find_known_dataset(survey)

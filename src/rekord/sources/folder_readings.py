@@ -46,7 +46,7 @@ from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
 from rekord.sources.segmentation import recognize_pair_list
 
-_CLASS_NAMES = re.compile(r"categor|classes|class_?names|synset|wnid")
+_CLASS_NAMES = re.compile(r"category|categories|classes|class_?names|synset|wnid")
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 # The name of the source says what the reading is based on.
 _PLAIN_KINDS = ("image_folder", "voc", "coco", "yolo", "cityscapes", "voc_segmentation")
