@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rekord.arguments import check_keywords
 from rekord.layouts.base import DerivedRow, Verify, inspect_row_image
 from rekord.schema import Image, Int64, Schema, Text
 
@@ -21,6 +22,7 @@ _SCHEMA = Schema(
 )
 
 
+@check_keywords
 def images() -> ImagesLayout:
     """Images without labels, under the keys that the layouts of labelled images share."""
     return ImagesLayout()

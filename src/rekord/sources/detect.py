@@ -53,6 +53,7 @@ KIND_BY_EXTENSION = {
 _WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _MAX_TRIED = 20  # files of a kind that are opened
+_MAX_SHOWN = 4
 
 
 def detect_source(path: str | os.PathLike[str], *, layout: str | None = None, encoding: str | None = None) -> Source:
@@ -187,8 +188,9 @@ def _identify_folder(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource("records", path)
     if layout in ("table", "text"):
         return _identify_by_count(survey, layout)
-    # A few pictures next to many records, tables or texts illustrate them.
-    others = sum(group.count for group in survey.groups if _kind_by_name(group.names[0]) not in (None, *_WEAK_KINDS))
+    # A few images next to many records or tables illustrate them.
+    strong = [group for group in survey.groups if _kind_by_name(group.names[0]) not in (None, *_WEAK_KINDS)]
+    others = sum(group.file_count for group in strong)
     if survey.image_count and (layout not in (None, "auto") or survey.image_count * 10 > others):
         return weigh_folder(survey, layout)
     known = None if survey.image_count else find_known_dataset(survey)
@@ -230,7 +232,9 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     if layout in (None, "auto"):
         several = _describe_several(best, files[best])
         if several is not None:
-            raise refusal(survey, [_split_reading(best, file) for file in files[best][:_MAX_TRIED]], several)
+            readings = [_split_reading(best, file) for file in files[best][:_MAX_SHOWN]]
+            together = _file_reading(path, best, len(files[best]), first[best])
+            raise refusal(survey, [*readings, *([] if best == "npy" else [together])], several)
     if best == "csv" and kinds["csv"] == 1:
         return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
     return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)

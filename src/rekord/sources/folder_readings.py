@@ -7,7 +7,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,14 +25,13 @@ from rekord.sources.annotation_formats import (
 )
 from rekord.sources.base import DetectedSource, SourceGuess, SplitFolders
 from rekord.sources.boxes_csv import recognize_boxes_csv
+from rekord.sources.class_folders import ClassFolders, count_matches, find_same_folder_ending, folder_name
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
 from rekord.sources.detection_common import LIST_EXTENSIONS, NAMES_FILE_PATTERN, split_of_list
 from rekord.sources.folder_survey import (
     CONTAINER_WORDS,
     IMAGE_WORDS,
     MASK_WORDS,
-    SPLIT_WORDS,
-    VIEW_WORDS,
     FileGroup,
     FolderSurvey,
     Parts,
@@ -41,19 +39,18 @@ from rekord.sources.folder_survey import (
     has_mask_word,
     is_container,
     is_documentation,
-    is_instance_name,
-    is_never_class,
-    is_number_run,
     split_of,
     split_words,
 )
 from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
 from rekord.sources.kitti import is_label_file
-from rekord.sources.segmentation import find_mask_naming, recognize_pair_list
+from rekord.sources.segmentation import recognize_pair_list
 
-_CLASS_NAMES = re.compile(r"categor|classes|class_?names|synset|wnid")
+_CLASS_NAMES = re.compile(r"category|categories|classes|class_?names|synset|wnid")
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
+# The name of the source says what the reading is based on.
+_PLAIN_KINDS = ("image_folder", "voc", "coco", "yolo", "kitti", "cityscapes", "voc_segmentation")
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_READINGS = 6
 _MAX_SHOWN = 4
@@ -136,7 +133,7 @@ def _find_reading_doubt(survey: FolderSurvey, reading: Reading) -> str | None:
         if group.extension in (".txt", ".lst") and len({split_of_list(name) for name in group.names} - {None}) > 1
     ]
     if lists and not source.folders and source.masks is not None and _has_one_split(survey, source.path):
-        return f"lists of splits in {_name(lists[0].folder)}, which folders of images and masks do not use"
+        return f"lists of splits in {folder_name(lists[0].folder)}, which folders of images and masks do not use"
     return _describe_binary_masks(survey, source)
 
 
@@ -169,7 +166,7 @@ def _find_unlisted(survey: FolderSurvey, source: DetectedSource) -> str | None:
         left = [name for name in one.images if strip_image_extension(name) not in listed]
         total, covered = total + len(one.images), covered + len(one.images) - len(left)
         if left and len(left) < len(one.images):
-            return f"{len(left):,} images in {_name(parts)} that no list names, such as {left[0]}"
+            return f"{len(left):,} images in {folder_name(parts)} that no list names, such as {left[0]}"
     return f"lists of {covered:,} of {total:,} images" if covered * 2 < total else None
 
 
@@ -201,6 +198,8 @@ def _has_only_ids(path: str, ignore: int | None, colours: Mapping[tuple[int, int
 
 
 def _with_basis(reading: Reading) -> DetectedSource:
+    if reading.source.kind in _PLAIN_KINDS:
+        return reading.source
     return reading.source._replace(guesses=(SourceGuess(None, reading.what),))
 
 
@@ -360,7 +359,7 @@ def find_pairs(survey: FolderSurvey) -> list[FolderPair]:
         images = [parts for parts in group if parts not in masks]
         for image in images:
             for mask in masks:
-                matched = _count_matches(survey, image, mask)
+                matched = count_matches(survey, image, mask)
                 if matched:
                     pairs.append(FolderPair(image, mask, matched))
     return pairs
@@ -377,15 +376,6 @@ def _pair_key(parts: Parts) -> Parts:
         if rest:
             kept.append(split_of_folder(rest) or rest)
     return tuple(kept)
-
-
-def _count_matches(survey: FolderSurvey, images: Parts, masks: Parts) -> int:
-    have = {strip_image_extension(name) for name in survey.folders[images].images}
-    stems = [strip_image_extension(name) for name in survey.folders[masks].images]
-    naming = find_mask_naming(have, stems)
-    if naming is None:
-        return 0
-    return len([stem for stem in stems if stem.removesuffix(naming.mask) + naming.image in have])
 
 
 def _iter_mask_readings(survey: FolderSurvey) -> Iterator[Reading]:
@@ -425,7 +415,7 @@ def _mask_reading(survey: FolderSurvey, pairs: Sequence[FolderPair]) -> Reading 
             for split, pair in zip(splits, pairs, strict=True)
         ]
     )
-    what = f"images and masks: {_name(pairs[0].images)} and {_name(pairs[0].masks)} have the same names"
+    what = f"images and masks: {folder_name(pairs[0].images)} and {folder_name(pairs[0].masks)} have the same names"
     more = f", and {len(pairs) - 1} other splits" if len(pairs) > 1 else ""
     source = DetectedSource("segmentation", survey.root, folders=folders)
     return Reading(what + more, source, _with_layout(survey, "deeplab"))
@@ -453,7 +443,7 @@ def _common_roots(pairs: Sequence[FolderPair]) -> tuple[Parts, Parts] | None:
 def _pair_reading(survey: FolderSurvey, images: Parts, masks: Parts, matched: int) -> Reading:
     folders = survey.path(images), survey.path(masks)
     a, b = [join_path(one, "") for one in folders]
-    what = f"images and masks: {_name(images)} and {_name(masks)} have {matched:,} names in common"
+    what = f"images and masks: {folder_name(images)} and {folder_name(masks)} have {matched:,} names in common"
     return Reading(what, DetectedSource("segmentation", *folders), ("--images", a, "--masks", b))
 
 
@@ -461,7 +451,7 @@ def _iter_same_folder_masks(survey: FolderSurvey) -> Iterator[Reading]:
     """Folders with `x.jpg` and `x_mask.png`."""
     found = {}
     for parts, one in survey.image_folders.items():
-        ending = _find_same_folder_ending(one.images)
+        ending = find_same_folder_ending(one.images)
         if ending is not None and set(split_words(ending)) & MASK_WORDS:
             found[parts] = ending
     if found and len(found) == len(survey.image_folders):
@@ -473,36 +463,6 @@ def _iter_same_folder_masks(survey: FolderSurvey) -> Iterator[Reading]:
             DetectedSource("segmentation", path, path),
             ("--images", join_path(path, ""), "--masks", join_path(path, "")),
         )
-
-
-def _find_same_folder_ending(names: Sequence[str]) -> str | None:
-    """The ending of the second images of a folder, if at least a third of its images are another one with it."""
-    stems = [strip_image_extension(name) for name in names]
-    have = set(stems)
-    endings: Counter[str] = Counter()
-    for stem in stems:
-        # An ending is a word or two after a mark: `_mask`, `-depth`, `.GT`, `_seg_color`.
-        for match in re.finditer(r"[_\-. ]+[A-Za-z]", stem):
-            if stem[: match.start()] in have:
-                endings[stem[match.start() :]] += 1
-    best = max(endings, key=lambda one: (endings[one], one), default=None)
-    if best is not None and endings[best] * 3 >= len(stems):
-        return best
-    # Neither of the two may be the plain name: `1_sat`, `1_mask`.
-    bases: dict[str, set[str]] = {}
-    for stem in stems:
-        match = re.fullmatch(r"(.+?)([_\-. ]+[A-Za-z]+)", stem)
-        if match:
-            bases.setdefault(match[1], set()).add(match[2])
-    shared = [found for found in bases.values() if len(found) > 1]
-    kinds = {ending for found in shared for ending in found}
-    if sum(map(len, shared)) * 3 < len(stems) * 2 or not 2 <= len(kinds) <= 4:
-        return None
-    return max(kinds, key=lambda ending: (bool(set(split_words(ending)) & MASK_WORDS), ending))
-
-
-def _name(parts: Parts) -> str:
-    return "/".join(parts) or "."
 
 
 # Lists.
@@ -536,7 +496,7 @@ def _iter_folder_lists(survey: FolderSurvey, parts: Parts) -> Iterator[Reading]:
         ("image_csv", "labels or texts", recognize_image_list),
     ):
         if recognize(path):
-            where = f"lists in {_name(parts)}" if parts else "lists"
+            where = f"lists in {folder_name(parts)}" if parts else "lists"
             arguments = (join_path(path, ""), "--layout", "detection" if kind == "boxes_csv" else "classification")
             yield Reading(f"images with {what}, from {where}", DetectedSource(kind, path), arguments)
 
@@ -563,175 +523,6 @@ def _select_lists(survey: FolderSurvey, paths: Sequence[Parts]) -> Iterator[Read
         )
 
 
-# Class folders.
-
-
-class ClassFolders:
-    """The folders of images as classes, below split folders if all are: what speaks against it."""
-
-    def __init__(self, survey: FolderSurvey) -> None:
-        self.survey = survey
-        tops = {parts[0] for parts in survey.image_folders if parts}
-        self.has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
-        skipped = 1 if self.has_splits else 0
-        below = {parts: parts[skipped:] for parts in survey.image_folders}
-        self.loose = [parts for parts, rest in below.items() if not rest]
-        self.by_class: dict[str, list[Parts]] = {}
-        for parts, rest in below.items():
-            if rest:
-                self.by_class.setdefault(rest[0], []).append(parts)
-        self.nested = [parts for parts, rest in below.items() if len(rest) > 1]
-        names = sorted({name for parts in survey.image_folders for name in parts}, key=os.fsencode)
-        self.containers = [name for name in names if is_never_class(name)]
-        self.doubts = list(dict.fromkeys(self._iter_doubts()))
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether images are only in folders that say nothing about them, and under names that say nothing."""
-        survey = self.survey
-        folders = survey.image_folders
-        return (
-            all(is_container(name) for parts in folders for name in parts)
-            and not self._find_parallel(list(folders))
-            and not any(_find_same_folder_ending(one.images) for one in folders.values())
-            and not any(_has_twins(one.images) for one in folders.values())
-            and _describe_label_names([name for one in folders.values() for name in one.images]) is None
-        )
-
-    @property
-    def are_plausible(self) -> bool:
-        """Whether the folders can be read as classes, whatever the doubts."""
-        names = list(self.by_class)
-        return (
-            bool(names)
-            and not self.loose
-            and not any(is_never_class(name) for name in names)
-            and not (len(names) > 1 and all(set(split_words(name)) & SPLIT_WORDS for name in names))
-            and not (len(names) == 1 and self.nested)
-        )
-
-    def _iter_doubts(self) -> Iterator[str]:
-        folders = self.survey.image_folders
-        for parts in self.loose[:1]:
-            if self.by_class:
-                yield f"{folders[parts].image_count:,} images in {_name(parts)} are not in a class folder"
-        if not self.by_class:
-            example = "/".join((*self.loose[0], folders[self.loose[0]].images[0]))
-            yield f"{self.survey.image_count:,} images that are not in class folders, such as {example}"
-            described = _describe_label_names([name for one in folders.values() for name in one.images])
-            if described is not None:
-                yield described
-        names = list(self.by_class)
-        for name in self.containers[:2]:
-            if self.by_class and not (self.has_splits and split_of_folder(name) is not None):
-                yield f"{preview(name)} is the name of a folder of images or annotations, not that of a class"
-        if len(names) == 1 and not self.containers:
-            yield f"only one folder that may be a class: {preview(names[0])}"
-        for parts in self.nested[:1]:
-            yield f"folders of images below others, such as {_name(parts)}: either may be the class"
-        first = next((name for name in names if is_instance_name(name) and not is_never_class(name)), None)
-        if first is not None:
-            yield f"{preview(first)} looks like one of many persons, scenes or sequences, not like a class"
-        if names and all(re.fullmatch(r"[\d_\-]+", name) for name in names) and not self._are_class_numbers(names):
-            yield f"folders named with numbers, such as {preview(names[0])}: ids or dates, or classes"
-        parallel = self._find_parallel(list(folders)) if len(folders) > 1 else None
-        if parallel is not None:
-            yield parallel
-        if self._are_sequences(names):
-            yield "every folder has frames numbered from its first: sequences, or classes"
-        yield from self._iter_pair_doubts()
-        if len(names) > 1 and all(set(split_words(name)) & SPLIT_WORDS for name in names) and not self.containers:
-            yield f"all folders are named after splits, such as {preview(names[0])}"
-        if self.has_splits and not self._have_common_classes():
-            yield "the splits have no class in common"
-
-    def _iter_pair_doubts(self) -> Iterator[str]:
-        for parts, one in self.survey.image_folders.items():
-            ending = _find_same_folder_ending(one.images)
-            if ending is not None:
-                yield f"images in pairs: names in {_name(parts)} that differ in the ending {ending}"
-                return
-            if _has_twins(one.images):
-                yield f"images in pairs: {_name(parts)} has two images of the same name, with different extensions"
-                return
-
-    def _are_class_numbers(self, names: Sequence[str]) -> bool:
-        """Whether names are 0, 1, 2, …"""
-        if not all(name.isdecimal() and len(name) < 9 for name in names):
-            return False
-        numbers = sorted(int(name) for name in names)
-        counted = numbers[0] <= 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-        return counted and not self._are_sequences(names)
-
-    def _are_sequences(self, names: Sequence[str]) -> bool:
-        """Whether folders with numbers in their names all have frames counted from their own first."""
-        if not names or not all(re.search(r"\d", name) for name in names):
-            return False
-        folders = [one.images for parts, one in self.survey.image_folders.items() if len(one.images) > 1]
-        return bool(folders) and all(
-            is_number_run(strip_image_extension(name) for name in images)
-            and all(re.fullmatch(r"(frame[_-]?)?0\d{3,}", strip_image_extension(name)) for name in images[:5])
-            for images in folders
-        )
-
-    def _find_parallel(self, places: Sequence[Parts]) -> str | None:
-        """Folders of the same split that have exactly the same names: views of the same things."""
-        by_split: dict[str | None, list[Parts]] = {}
-        for parts in places:
-            by_split.setdefault(split_of(parts) if self.has_splits else None, []).append(parts)
-        for group in by_split.values():
-            stems = [frozenset(map(strip_image_extension, self.survey.image_folders[one].images)) for one in group]
-            if len(group) < 2:
-                continue
-            for (a, own), (b, other) in pairwise(zip(group, stems, strict=True)):
-                if own.isdisjoint(other):
-                    for images, masks in ((a, b), (b, a)):
-                        if 2 * _count_matches(self.survey, images, masks) > len(self.survey.folders[masks].images):
-                            return f"the names in {_name(images)} and {_name(masks)} differ only in an ending"
-            first, same = stems[0], all(one == stems[0] for one in stems)
-            views = all(set(split_words(one[-1])) & VIEW_WORDS for one in group if one)
-            split_folders = all(one and split_of_folder(one[-1]) is not None for one in group)
-            if same and not split_folders and (views or (len(first) > 1 and not is_number_run(first))):
-                a, b = _name(group[0]), _name(group[1])
-                return f"{a} and {b} have the same {len(first):,} names: pairs or views, not classes"
-        return None
-
-    def _have_common_classes(self) -> bool:
-        splits: dict[str | None, set[str]] = {}
-        for name, places in self.by_class.items():
-            for parts in places:
-                splits.setdefault(split_of(parts), set()).add(name)
-        sets = list(splits.values())
-        return len(sets) < 2 or all(one & sets[0] for one in sets)
-
-
-def _has_twins(names: Sequence[str]) -> bool:
-    """Whether a third of the images has another one of the same name with another extension."""
-    counts = Counter(map(strip_image_extension, names))
-    twice = sum(count for count in counts.values() if count > 1)
-    return twice * 3 >= len(names) and twice > 1
-
-
-def _describe_label_names(names: Sequence[str]) -> str | None:
-    """What names of images seem to say about them, as in `cat.0.jpg`, `dog.0.jpg`, or `0001_c1s1_000151_01.jpg`."""
-    stems = [strip_image_extension(name) for name in names]
-    prefixes: Counter[str] = Counter()
-    numbers: Counter[str] = Counter()
-    for stem in stems:
-        match = re.fullmatch(r"([A-Za-z][A-Za-z ]*?)[_\-. ]*(\d+)", stem)
-        words = set() if match is None else set(split_words(match[1]))
-        if match and not words <= IMAGE_WORDS | CONTAINER_WORDS | {"dsc", "dscn", "p", "pano", "screenshot", "page"}:
-            prefixes[match[1].lower()] += 1
-            numbers[match[2]] += 1
-    found = sorted(prefixes)
-    usual = len(found) > 1 and sum(prefixes.values()) * 10 >= len(stems) * 9
-    if usual and (len(stems) >= 2 * len(found) or max(numbers.values()) > 1):
-        return f"names of images that begin with {preview(found[0])}, {preview(found[1])}, …: labels, perhaps"
-    if stems and all(re.fullmatch(r"-?\d+(_[a-z]*\d+){2,}", stem) for stem in stems):
-        return f"names of images with several fields, such as {preview(stems[0])}: labels, perhaps"
-    return None
-
-
 def _classes_reading(survey: FolderSurvey, classes: ClassFolders) -> Reading:
     names = list(classes.by_class)
     listed = ", ".join(preview(name)[1:-1] for name in names[:3]) + (", …" if len(names) > 3 else "")
@@ -746,7 +537,7 @@ def _images_reading(survey: FolderSurvey) -> Reading:
     while any(parts[: len(common)] != common for parts in places or survey.image_folders):
         common = common[:-1]
     path = survey.path(common)
-    what = "images without labels" if not common else f"images without labels, in {_name(common)}"
+    what = "images without labels" if not common else f"images without labels, in {folder_name(common)}"
     return Reading(what, DetectedSource("images", path), (join_path(path, ""), "--layout", "images"))
 
 
@@ -770,19 +561,19 @@ def _is_annotation_place(group: FileGroup) -> bool:
 
 def _describe_group(group: FileGroup) -> str:
     ending = preview(group.extension)[1:-1][:20] or "without an extension"
-    files = f"{group.count:,} {ending} in {_name(group.folder)}" if group.count > 1 else group.example
+    files = f"{group.file_count:,} {ending} in {folder_name(group.folder)}" if group.file_count > 1 else group.example
     how = {
-        "stems": "named like images" if group.count > 1 else "named like an image",
+        "stems": "named like images" if group.file_count > 1 else "named like an image",
         "names": "naming images",
         "paths": "listing images",
     }.get(group.evidence)
-    example = f", such as {group.names[0]}" if group.count > 1 else ""
+    example = f", such as {group.names[0]}" if group.file_count > 1 else ""
     return files + (f" {how}" if how else "") + example
 
 
 def _find_datasets(survey: FolderSurvey) -> list[Reading]:
     """Folders that are datasets of annotated images themselves, and not classes."""
-    found = []
+    found: list[tuple[Parts, Reading]] = []
     places = [parts for parts in survey.folders if 1 <= len(parts) <= 2][:_MAX_TRIED]
     for parts in places:
         if any(parts[: len(one)] == one for one, _ in found):
@@ -792,7 +583,7 @@ def _find_datasets(survey: FolderSurvey) -> list[Reading]:
         if reading is not None:
             found.append((parts, reading))
     return [
-        reading._replace(what=f"{_name(parts)}: {reading.what}", arguments=_relocate(reading, survey, parts))
+        reading._replace(what=f"{folder_name(parts)}: {reading.what}", arguments=_relocate(reading, survey, parts))
         for parts, reading in found
     ]
 
@@ -821,7 +612,7 @@ def _parallel_readings(survey: FolderSurvey) -> list[Reading]:
     for i, a in enumerate(places[:_MAX_TRIED]):
         for b in places[i + 1 : _MAX_TRIED]:
             if a[:-1] == b[:-1]:
-                matched = _count_matches(survey, a, b)
+                matched = count_matches(survey, a, b)
                 if matched * 2 > len(survey.image_folders[a].images):
                     return [_pair_reading(survey, a, b, matched), _pair_reading(survey, b, a, matched)]
     return []

@@ -161,7 +161,7 @@ class FileGroup(NamedTuple):
 
     folder: Parts
     extension: str
-    count: int
+    file_count: int
     names: tuple[str, ...]  # the first ones
     evidence: str  # "stems", "names", "paths", "binary" or "text": how they refer to images
 

@@ -149,12 +149,7 @@ def _class_names_error(path: str, line: int | None, what: str, found: str) -> Re
 _NON_LABEL_NAMES = frozenset(
     ("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt", "trainval.txt", "notes.txt")
 )
-_DARKNET_SPLITS = {
-    "obj_train_data": "train",
-    "obj_val_data": "val",
-    "obj_valid_data": "valid",
-    "obj_test_data": "test",
-}
+_DARKNET_SPLITS = {f"obj_{split}_data": split for split in ("train", "val", "valid", "test")}
 _MIN_DECIMALS, _MAX_DECIMALS = 3, 9
 
 

@@ -76,7 +76,8 @@ def test_the_steps_are_numbered_and_apart_and_fit_two_screens(tour: Taken) -> No
 
 def test_only_the_writing_says_something_on_stderr(tour: Taken) -> None:
     words = [line.split()[0] for line in tour.told.splitlines()]
-    assert words == ["source:", "forecast:", "largest", "reading", "writing"] * 2
+    usual = ["forecast:", "largest", "reading", "writing"]
+    assert words == ["source:", "guessed:", *usual, "source:", *usual]
 
 
 def test_what_is_said_of_the_datasets_is_so(tour: Taken) -> None:

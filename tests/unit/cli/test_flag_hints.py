@@ -108,7 +108,9 @@ def test_every_do_of_a_document_is_translated(translate: Any) -> None:
 
 def _image(path: str, shape: tuple[int, ...]) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full(shape, 7, np.uint8)).save(path)
+    pixels = np.full(shape, 7, np.uint8)
+    pixels[0, 0] = np.arange(pixels[0, 0].size).reshape(pixels[0, 0].shape)
+    Image.fromarray(pixels).save(path)
 
 
 @pytest.fixture

@@ -70,8 +70,9 @@ def test_a_folder_of_images_becomes_a_dataset(photos: str, capsys: pytest.Captur
 def test_the_json_is_the_document_of_the_interface(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     document = written(capsys, photos, "out", "--split", "train=0.5,val=0.5", "--shards", "2")
     fields = ["dataset", "splits", "rejected", "rejects", "resumed_shards", "seconds"]
-    assert list(document) == [*fields, "workers", "workers_remark", "guesses"]
+    assert list(document) == [*fields, "workers", "workers_remark", "source", "layout", "guesses", "unused"]
     assert (document["workers"], document["workers_remark"]) == (1, None)
+    assert (document["source"], document["layout"], document["unused"]) == ("image_folder", "classification", [])
     splits = document["splits"]
     assert isinstance(splits, dict)
     assert sum(split["records"] for split in splits.values()) == 12
@@ -221,11 +222,11 @@ def test_bad_rows_are_rejected_and_counted(photos: str, capsys: pytest.CaptureFi
 
 def test_remarks_are_said_once_for_each_code(capsys: pytest.CaptureFixture[str]) -> None:
     for i in range(3):
-        image(f"photos/cat/{i}.jpg", mode="CMYK")
+        image(f"photos/{i}.jpg", mode="CMYK")
     assert run_command_line(["write", "photos", "out", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "  H731  3 ×  " in out
-    assert "first: photos/cat/0.jpg" in out
+    assert "first: photos/0.jpg" in out
 
 
 def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixture[str]) -> None:

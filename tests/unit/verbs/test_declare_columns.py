@@ -413,8 +413,9 @@ def test_a_schema_covers_the_data_without_dropped_columns(tmp_path: Path) -> Non
 
 
 def test_a_schema_for_a_folder_is_refused_alike(tmp_path: Path) -> None:
-    (tmp_path / "photos" / "cat").mkdir(parents=True)
-    Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "cat" / "1.png")
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "photos" / name / "1.png")
     schema = rk.Schema({"image": rk.Image()})
     failure = refused(lambda: write(tmp_path / "photos", tmp_path / "out", schema=schema))
     assert (failure.code, failure.do) == (

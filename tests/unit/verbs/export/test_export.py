@@ -330,7 +330,7 @@ def test_a_folder_takes_a_file_for_each_split(two_splits: rk.Dataset, tmp_path: 
     report = rk.export(two_splits, tmp_path / "out", format="parquet")
     assert report.splits == {name: len(split) for name, split in two_splits.splits.items()}
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train.parquet", "val.parquet"]
-    again = rk.write(tmp_path / "out", tmp_path / "again", progress=False)
+    again = rk.write(tmp_path / "out" / "*.parquet", tmp_path / "again", progress=False)
     assert again.schema == SCHEMA
     assert payloads(tmp_path / "again") == payloads(tmp_path / "two")
 

@@ -44,12 +44,12 @@ def image_tree(folder: Path, *places: str) -> Path:
 
 def test_an_image_folder_comes_back_as_it_was(tmp_path: Path) -> None:
     raw = image_tree(tmp_path / "raw", "cat/1.jpg", "cat/2.png", "dög/1.jpg", "dög/more/3.jpeg.jpg")
-    rk.write(raw, tmp_path / "ds", progress=False)
+    rk.write(raw, tmp_path / "ds", layout="classification", progress=False)
     report = rk.export(tmp_path / "ds", tmp_path / "out")
     assert files(tmp_path / "out") == files(raw)
     assert report.format == "images"
     assert report.left_out == ("format", "height", "width", "channels", "colorspace")
-    rk.write(tmp_path / "out", tmp_path / "again", progress=False)
+    rk.write(tmp_path / "out", tmp_path / "again", layout="classification", progress=False)
     assert payloads(tmp_path / "again") == payloads(tmp_path / "ds")
 
 
