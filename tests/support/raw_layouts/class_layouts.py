@@ -366,7 +366,11 @@ def places365_folders(t: Tree) -> None:
         t.lines(f"places365_standard/{split}.txt", paths)
 
 
-@raw_layout(classification({"train": 4, "val": 2}, {"/a/airfield": 3, "/z/zen_garden": 3}), refusal=True)
+@raw_layout(
+    classification({"train": 4, "val": 2}, {"/a/airfield": 3, "/z/zen_garden": 3}),
+    classification({"train": 4, "val": 2}, {"0": 3, "1": 3}, unused=("categories_places365.txt",)),
+    refusal=True,
+)
 def places365_lists(t: Tree) -> None:
     """torchvision.datasets.Places365:
 
@@ -736,7 +740,11 @@ def flickr8k(t: Tree) -> None:
     t.lines("Flickr8k_text/Flickr_8k.trainImages.txt", names[:2])
 
 
-@raw_layout(table({"*": 6}, {"caption": "Text", "image": "Text|Image"}), refusal=True)
+@raw_layout(
+    table({"*": 6}, {"caption": "Text", "image": "Text|Image"}),
+    table({"*": 6}, {"text": "Text", "image": "Image"}),
+    refusal=True,
+)
 def flickr8k_kaggle(t: Tree) -> None:
     """Kaggle's Flickr 8k: Images/*.jpg and captions.txt (image,caption), five captions an image."""
     names = ("1000268201_693b08cb0e.jpg", "1001773457_577c3a7d70.jpg")
@@ -855,7 +863,11 @@ def imagenette(t: Tree) -> None:
     t.csv("imagenette2-160/noisy_imagenette.csv", [head, *rows])
 
 
-@raw_layout(table({"train": 3}, {"file_name": "Text|Image", "text": "Text"}), refusal=True)
+@raw_layout(
+    table({"train": 3}, {"file_name": "Text|Image", "text": "Text"}),
+    table({"train": 3}, {"image": "Image", "text": "Text"}),
+    refusal=True,
+)
 def hugging_face_captions(t: Tree) -> None:
     """Hugging Face's ImageFolder documentation: folder/train/*.png with metadata.csv (file_name, text)."""
     t.images("train/{:04d}.png", range(3))
