@@ -276,4 +276,5 @@ def yolo(classes: Sequence[int], number: int = 0) -> str:
     )
 
 
-from raw_layouts import box_layouts, class_layouts, mask_layouts, table_layouts  # noqa: E402, F401  (they register their entries)
+# They register their entries.
+from raw_layouts import box_layouts, class_layouts, kaggle_layouts, mask_layouts, table_layouts, yolo_layouts  # noqa: E402, F401
