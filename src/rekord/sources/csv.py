@@ -35,7 +35,6 @@ from rekord.sources.base import (
     list_files,
     source_path,
 )
-from rekord.sources.encoding import check_encoding, guess_encoding, open_text_file
 from rekord.sources.field_guesses import SAMPLE_ROWS as GUESS_ROWS
 from rekord.sources.field_guesses import TextPlace, find_text_field, guess_table_columns
 from rekord.sources.fields import (
@@ -54,9 +53,12 @@ from rekord.sources.lines import (
     RowStart,
     RowSyntax,
     UnreadableRow,
+    check_encoding,
     group_spans,
+    guess_encoding,
     index_file,
     open_span,
+    open_text_file,
     propose_encoding,
     read_row_blocks,
     read_text_head,

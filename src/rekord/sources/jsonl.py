@@ -29,7 +29,6 @@ from rekord.sources.base import (
     SourceFile,
     SurveyCache,
 )
-from rekord.sources.encoding import check_encoding, guess_encoding, open_text_file
 from rekord.sources.field_guesses import guess_json_columns
 from rekord.sources.lines import (
     LINE_SYNTAX,
@@ -37,6 +36,9 @@ from rekord.sources.lines import (
     RowBlock,
     RowIndex,
     RowStart,
+    check_encoding,
+    guess_encoding,
+    open_text_file,
 )
 from rekord.sources.tables import build_facts
 

@@ -11,7 +11,7 @@ import pytest
 import rekord as rk
 from rekord.sources import csv, jsonl, text
 from rekord.sources.base import is_partitioned
-from rekord.sources.encoding import check_encoding
+from rekord.sources.lines import check_encoding
 
 TABLE = "ort,n\nKöln,1\nZürich,2\n"
 LINES = "Köln\nZürich\n"
@@ -75,7 +75,7 @@ def test_rows_do_not_depend_on_parts_or_reads(tmp_path: Path, monkeypatch: pytes
     source = csv(put(tmp_path, "t.csv", content.encode("utf-16")))
     expected = [{"a": i, "b": f"ü\n{i}"} for i in range(500)]
     assert values(source) == expected
-    monkeypatch.setattr("rekord.sources.encoding.READ_BYTES", 3)  # in the middle of characters
+    monkeypatch.setattr("rekord.sources.lines.READ_BYTES", 3)  # in the middle of characters
     assert values(source) == expected
 
 
