@@ -99,7 +99,7 @@ def split_words(name: str) -> list[str]:
     words: list[str] = []
     for token in _WORD.findall(name):
         word = token.lower()
-        word = re.sub(r"^pictures?$", "pics", word)
+        word = re.sub(r"^pictur(e|es)$", "pics", word)
         known = [word] if word in _VOCABULARY or len(word) > 30 else _split_compound(word)
         words += known
     return words
