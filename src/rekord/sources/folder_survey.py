@@ -32,7 +32,7 @@ def _words(text: str) -> frozenset[str]:
 # The words that the names of folders consist of.
 SPLIT_WORDS = _words("train training trn val valid validation dev eval evaluation test testing tst trainval holdout")
 IMAGE_WORDS = _words(
-    "image images img imgs photo photos picture pictures pic pics rgb input inputs frame frames original "
+    "image images img imgs photo photos pic pics rgb input inputs frame frames original "
     "originals raw scan scans jpeg jpegs jpg jpgs png pngs tif tiff tiffs bmp bmps ppm pgm color colour"
 )
 CONTAINER_WORDS = _words(
@@ -99,6 +99,7 @@ def split_words(name: str) -> list[str]:
     words: list[str] = []
     for token in _WORD.findall(name):
         word = token.lower()
+        word = re.sub(r"^pictur(e|es)$", "pics", word)
         known = [word] if word in _VOCABULARY or len(word) > 30 else _split_compound(word)
         words += known
     return words
