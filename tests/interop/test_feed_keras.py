@@ -397,3 +397,18 @@ def test_the_command_that_makes_a_label_of_text_works(tmp_path: Path, single: bo
     labelled = rk.open(tmp_path / "out")
     x, y = next(iter(labelled.to_keras(4)))
     assert (x.numpy().tolist(), y.numpy().tolist()) == ([0.0, 1.0, 2.0, 3.0], [0, 1, 0, 1])
+
+
+def test_images_of_different_sizes_are_refused_before_training(tmp_path: Path) -> None:
+    rows = [{"image": np.zeros((8 + i, 9, 3), np.uint8), "label": i % 2} for i in range(4)]
+    schema = rk.Schema({"image": rk.Image(format="png"), "label": rk.Label(2)})
+    split = rk.write(rows, tmp_path / "data", schema=schema, workers=1, progress=False)["train"]
+    with pytest.raises(rk.UsageError) as refused:
+        split.to_keras(2, decode=True)
+    assert (refused.value.code, refused.value.location.feature, refused.value.do) == (
+        "U676",
+        "image",
+        "resize=(224, 224)",
+    )
+    x, _ = next(iter(split.to_keras(2, decode=True, resize=(4, 4))))
+    assert x.shape == (2, 4, 4, 3)

@@ -505,9 +505,23 @@ class _FormCheck:
             self._check_weights(chosen.weight)
         if with_classes:
             self._check_classes(chosen.y.columns[0])
-        if not self.on_tensorflow:
-            for name in chosen.columns:
+        for name in chosen.columns:
+            if self.on_tensorflow:
+                self._check_image_sizes(name)
+            else:
                 self._check_dense(name)
+
+    def _check_image_sizes(self, name: str) -> None:
+        """Keras's layers take no ragged tensors of images."""
+        form = self.forms[name]
+        if isinstance(form.values if isinstance(form, MaskedForm) else form, ImageForm):
+            raise _keras_error(
+                f"`{name}` has images of different sizes",
+                "images of one size",
+                describe_form(form)[:60],
+                "resize=(224, 224)",
+                feature=name,
+            )
 
     def _check_target(self, name: str) -> None:
         form = self.forms[name]
