@@ -92,6 +92,61 @@ def _(place):
     return place.case(make, path, feature="image", good=2)
 
 
+# Images without labels.
+
+
+def plain_images(place: Any) -> Callable[[], Any]:
+    folder(place)
+    return lambda: rk.sources.images(place.root)
+
+
+@cell("images", "empty", "X527")
+def _(place):
+    return place.case(lambda: rk.sources.images(place.root), place.root)
+
+
+@cell("images", "empty", "E330")
+def _(place):
+    make, path = plain_images(place), place.put("cat/2.jpg", b"")
+    return place.case(make, path, feature="image", good=2)
+
+
+@cell("images", "truncated", "E331")
+def _(place):
+    make, path = plain_images(place), place.cut(place.image("cat/2.jpg"))
+    return place.case(make, path, feature="image", good=2)
+
+
+@cell("images", "wrong type", "E321")
+def _(place):
+    make, path = plain_images(place), place.put("cat/2.jpg", "a text")
+    return place.case(make, path, feature="image", good=2)
+
+
+@cell("images", "missing file", "X501")
+def _(place):
+    return place.case(lambda: rk.sources.images(place.root / "none"), place.root / "none")
+
+
+@cell("images", "bad encoding", "E318")
+def _(place):
+    make = plain_images(place)
+    place.image(os.fsdecode(b"cat/caf\xe9.jpg"))
+    return place.case(make, f"{place.root}/cat/caf\\xe9.jpg", feature="filename", good=2)
+
+
+@cell("images", "unreadable", "E329")
+def _(place):
+    make, path = plain_images(place), place.unreadable(place.image("cat/2.jpg"))
+    return place.case(make, path, feature="image", good=2)
+
+
+@cell("images", "too large", "E327")
+def _(place):
+    make, path = plain_images(place), place.huge(place.image("cat/2.jpg"))
+    return place.case(make, path, feature="image", good=2)
+
+
 # A CSV of images.
 
 

@@ -218,7 +218,7 @@ def test_what_is_called_y_is_proposed_to_learn(tmp_path: Path) -> None:
     split = saved(Data.from_tensor_slices((IMAGES, LABELS, LABELS / 4)), tmp_path)
     with pytest.raises(rk.UsageError) as caught:
         split.to_keras(2)
-    assert (caught.value.code, caught.value.do) == ("U676", "y='y'")
+    assert (caught.value.code, caught.value.do) == ("U676", "to_keras(…, y='y'), or y=[] for none")
     assert caught.value.what.startswith("`y` is required: ")
 
 

@@ -204,7 +204,7 @@ class ClassFolders:
             for parts in places:
                 splits.setdefault(split_of(parts), set()).add(name)
         sets = list(splits.values())
-        return len(sets) < 2 or all(one & sets[0] for one in sets)
+        return len(sets) < 2 or all(one & max(sets, key=len) for one in sets)
 
 
 def _has_twins(names: Sequence[str]) -> bool:

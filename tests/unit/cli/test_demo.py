@@ -76,6 +76,7 @@ def test_the_steps_are_numbered_and_apart_and_fit_two_screens(tour: Taken) -> No
 
 def test_only_the_writing_says_something_on_stderr(tour: Taken) -> None:
     words = [line.split()[0] for line in tour.told.splitlines()]
+    words = [word for word in words if word != "workers:"]  # a fast process may leave nothing for the other
     usual = ["forecast:", "largest", "reading", "writing"]
     assert words == ["source:", "guessed:", *usual, "source:", *usual]
 
