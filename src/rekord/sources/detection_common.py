@@ -452,7 +452,7 @@ def find_class_names(folders: Iterable[str]) -> tuple[tuple[str, ...], str | Non
 
 
 def first_class_id(labels: Iterable[str], names: int) -> int | None:
-    """The id of the first of so many class names, 0 or 1, if the labels are ids of these classes."""
+    """The id of the first class name, 0 or 1, if the labels are ids of these classes."""
     known = list(labels)
     ids = [int(label) for label in known if INTEGER_PATTERN.fullmatch(label)]
     if not ids or len(ids) < len(known):

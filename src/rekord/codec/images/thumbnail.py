@@ -26,7 +26,7 @@ _MAX_PIXELS = 40_000_000
 _OPACITY = 0.55
 _QUALITY = 75
 _MAX_PNG_SIDE = 48  # an image this small is shown enlarged, where the artefacts of JPEG are visible
-# Colours that are told apart on light and dark images; class 0 is usually the background and stays clear.
+# Colours that differ on light and dark images; class 0 is usually the background and stays clear.
 _COLOURS = np.array(
     [
         (230, 57, 70), (42, 157, 143), (244, 162, 97), (69, 123, 157), (233, 196, 106),
