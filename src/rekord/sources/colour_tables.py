@@ -58,9 +58,9 @@ def find_colour_table(folders: list[str]) -> str | None:
     """The first table of colours in these folders, by its name: `label_colors.txt`, `class_dict.csv`, …"""
     for folder in dict.fromkeys(map(os.path.normpath, folders)):
         names = sorted(os.listdir(folder), key=os.fsencode) if os.path.isdir(folder) else []
-        found = next((name for name in names if _TABLE_NAMES.fullmatch(name.lower())), None)
-        if found is not None:
-            return os.path.join(folder, found)
+        for path in [os.path.join(folder, name) for name in names if _TABLE_NAMES.fullmatch(name.lower())]:
+            if os.path.isfile(path):
+                return path
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -267,3 +268,17 @@ def test_formats_are_named_by_the_head_of_a_file(tmp_path: Path, name: str, head
     (tmp_path / name).write_bytes(head)
     assert [one for one, _ in name_formats(str(tmp_path), [name])] == found
     assert not is_voc_annotation(str(tmp_path / name))
+
+
+def test_pipes_in_a_folder_are_not_opened(tmp_path: Path) -> None:
+    files = {f"{folder}/{i}.png": kind for folder, kind in (("images", "image"), ("masks", "mask")) for i in range(3)}
+    root = make_tree(tmp_path / "data", files)
+    for name in ("list.txt", "classes.txt", "label_colors.txt"):
+        os.mkfifo(root / name)
+        os.mkfifo(root / "images" / name)
+    assert identify_source(root).kind == "segmentation"
+    made = rk.write(root, tmp_path / "out", progress=False)
+    assert len(made["train"]) == 3
+    (root / "images" / "labels.csv").write_text("image,label\n0.png,0\n1.png,1\n2.png,0\n")
+    listed = rk.write(root / "images" / "labels.csv", tmp_path / "listed", progress=False)
+    assert [row["label"] for row in listed["train"]] == [0, 1, 0]
