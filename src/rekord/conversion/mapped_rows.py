@@ -29,9 +29,9 @@ from rekord.sources.base import (
     Chunk,
     ColumnChunk,
     Source,
-    SourceFacts,
     SourcePart,
     SourceRow,
+    WrappedSource,
     full_path,
     is_partitioned,
 )
@@ -535,7 +535,7 @@ def peek_outputs(
     counts: list[int] = []
     cutter = RowCutter(_iter_all(source, parts, counts))
     kept: list[SourceRow] = []
-    nothing = MappedOutputs()  # shared by the rows that the function skips: there may be millions of them
+    nothing: Any = MappedOutputs()  # shared by the rows that the function skips: there may be millions of them
     used = outputs = used_bytes = 0
     is_enough = False
     with WorkerPool(workers) as pool:
@@ -624,27 +624,12 @@ def skip_rows(chunks: Iterable[Chunk], count: int) -> Iterator[Chunk]:
         count = 0
 
 
-class _PeekedRows:
+class _PeekedRows(WrappedSource):
     """A source whose first rows were read, and have what the function returned for them."""
 
     def __init__(self, source: Source, first: list[SourceRow]) -> None:
         self.source = source
         self.first = first
-
-    @property
-    def kind(self) -> str:
-        return self.source.kind
-
-    @property
-    def root(self) -> str:
-        root: str = getattr(self.source, "root", "")
-        return root
-
-    def options(self) -> Mapping[str, Any]:
-        return self.source.options()
-
-    def facts(self) -> SourceFacts:
-        return self.source.facts()
 
 
 class PeekedSource(_PeekedRows):
