@@ -721,10 +721,13 @@ def remove_dataset(storage: Storage, folder: str) -> str | None:
         manifest = read_manifest(folder, storage)
     if manifest is not None:
         names = [name for split, part in manifest.splits.items() for name in part.names(split)]
-        for path in [os.path.join(folder, name) for name in (*names, *manifest.companions)]:
+        # The files in a folder that a link leads to are not the dataset's own: it may have come with a download.
+        folders = {below: None for below in list_shard_folders(manifest.splits) if not _passes_link(folder, below)}
+        own = [name for name in names if os.path.dirname(name) in folders]
+        for path in [os.path.join(folder, name) for name in (*own, *manifest.companions)]:
             if exists(storage, path):
                 storage.remove(path)
-        for below in list_shard_folders(manifest.splits):
+        for below in folders:
             inside = os.path.join(folder, below)
             remove_tree(storage, os.path.join(inside, METADATA_FOLDER))
             if below and exists(storage, inside) and not storage.list(inside):
@@ -735,3 +738,9 @@ def remove_dataset(storage: Storage, folder: str) -> str | None:
         return folder
     storage.remove_folder(folder)
     return None
+
+
+def _passes_link(folder: str, below: str) -> bool:
+    """Whether a path below a folder leads through a link."""
+    parts = below.split("/")
+    return any(os.path.islink(os.path.join(folder, *parts[: i + 1])) for i in range(len(parts)))

@@ -29,9 +29,9 @@ from rekord.sources.base import (
     Chunk,
     ColumnChunk,
     Source,
-    SourceFacts,
     SourcePart,
     SourceRow,
+    WrappedSource,
     full_path,
     is_partitioned,
 )
@@ -47,6 +47,8 @@ _MIN_PART_BYTES = 64 << 10
 _CHUNK_SECONDS = 0.1
 _CHUNK_BYTES = 2 << 20
 _MADE_BYTES = 4 << 20
+_KEPT_ROW_BYTES = 128  # of a row, in addition to its values
+_ERROR_BYTES = 4096
 _CHUNK_ROWS = 4096
 _MAX_FRAMES = 8
 
@@ -307,7 +309,7 @@ def estimate_values_bytes(values: Any) -> int:
     if isinstance(values, MappedOutputs):
         return sum(map(estimate_row_bytes, values))
     if isinstance(values, RekordError):
-        return 0
+        return _ERROR_BYTES
     return estimate_row_bytes(values if isinstance(values, Mapping) else {"": values})
 
 
@@ -533,20 +535,23 @@ def peek_outputs(
     counts: list[int] = []
     cutter = RowCutter(_iter_all(source, parts, counts))
     kept: list[SourceRow] = []
+    nothing: Any = MappedOutputs()  # shared by the rows that the function skips: there may be millions of them
     used = outputs = used_bytes = 0
+    is_enough = False
     with WorkerPool(workers) as pool:
         for rows in run_on_rows(pool, MapTask(function), cutter, sent="map function"):
-            kept += rows
-            while used < len(kept) and outputs < FIRST_OUTPUTS and used_bytes < PEEK_BYTES:
+            kept += [row if row.values else row._replace(values=nothing) for row in rows]
+            while used < len(kept) and not is_enough:
                 row = kept[used]
                 if stop and isinstance(row.values, RekordError):
                     row.values.location = row.values.location.within(**locate_row(source, row).to_dict())
                     raise row.values
                 outputs += len(row.values) if isinstance(row.values, MappedOutputs) else 0
-                used_bytes += estimate_values_bytes(row.values)
+                used_bytes += _KEPT_ROW_BYTES + estimate_values_bytes(row.values)
                 used += 1
+                is_enough = outputs >= FIRST_OUTPUTS or (used_bytes >= PEEK_BYTES and outputs > 0)
             # Rows that are on their way are kept as well, but the schema depends on the first outputs only.
-            cutter.is_stopped = cutter.is_stopped or outputs >= FIRST_OUTPUTS or used_bytes >= PEEK_BYTES
+            cutter.is_stopped = is_enough
     found = FirstOutputs(
         rows=kept[:used],
         complete=not cutter.is_stopped,
@@ -619,27 +624,12 @@ def skip_rows(chunks: Iterable[Chunk], count: int) -> Iterator[Chunk]:
         count = 0
 
 
-class _PeekedRows:
+class _PeekedRows(WrappedSource):
     """A source whose first rows were read, and have what the function returned for them."""
 
     def __init__(self, source: Source, first: list[SourceRow]) -> None:
         self.source = source
         self.first = first
-
-    @property
-    def kind(self) -> str:
-        return self.source.kind
-
-    @property
-    def root(self) -> str:
-        root: str = getattr(self.source, "root", "")
-        return root
-
-    def options(self) -> Mapping[str, Any]:
-        return self.source.options()
-
-    def facts(self) -> SourceFacts:
-        return self.source.facts()
 
 
 class PeekedSource(_PeekedRows):

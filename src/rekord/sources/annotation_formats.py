@@ -26,7 +26,7 @@ _CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "np
 _TAR_MAGIC_OFFSET = 257
 _IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
 _IMAGE_COLUMN = re.compile(rb"[^\n]*(image|img|file|path|\bid)", re.IGNORECASE)
-_VOC_ROOT = re.compile(rb"<annotation(\s[^>]*)?/?>")
+_VOC_ROOT = re.compile(rb"<annotation(\s[^<>]*)?/?>")
 
 
 def read_file_head(path: str, most_bytes: int = HEAD_BYTES) -> bytes:
@@ -174,6 +174,12 @@ def _sign(name: str, path: str, head: bytes | None = None) -> _FormatSign:
     return _FormatSign(name, re.compile(path), compiled)
 
 
+def _in_order(*parts: bytes) -> bytes:
+    """A pattern of texts with anything between them. It never goes back, so a hostile head takes linear time."""
+    return rb"\A" + b"".join([b"(?>.*?" + part + b")" for part in parts])
+
+
+_SHAPES, _IMAGE_PATH = rb'"shapes"\s*:', rb'"imagePath"\s*:'
 # In this order: the first that fits names the format. Patterns are of paths in lower case, with a leading slash.
 _NUMBER = rb"-?\d+(?:\.\d+)?"
 _SIGNS = (
@@ -184,18 +190,26 @@ _SIGNS = (
     _sign("MOT tracking", r"/gt/gt\.txt$|/det/det\.txt$|/seqinfo\.ini$"),
     _sign("VisDrone", r"\.txt$", rb"\A(?:\d+,){7}\d+,?\s*(?:\n|\Z)"),
     _sign("CVAT for images", r"\.xml$", rb"<annotations>.{0,2000}?<(?:version|meta|image)\b"),
-    _sign("LabelMe", r"\.xml$", rb"<annotation>.*<polygon>"),
-    _sign("LabelMe", r"\.json$", rb'"shapes"\s*:.*"imagePath"|"imagePath"\s*:.*"shapes"'),
+    _sign("LabelMe", r"\.xml$", _in_order(rb"<annotation>", rb"<polygon>")),
+    _sign("LabelMe", r"\.json$", _in_order(_SHAPES, _IMAGE_PATH) + b"|" + _in_order(_IMAGE_PATH, _SHAPES)),
     _sign("Cityscapes polygons", r"_polygons\.json$"),
     _sign("Supervisely", r"/ann/[^/]*\.json$|/meta\.json$", rb'"objects"\s*:|"classes"\s*:\s*\['),
-    _sign("Datumaro", r"\.json$", rb'"infos?"\s*:.*"categories"\s*:\s*\{.*"items"\s*:'),
+    _sign("Datumaro", r"\.json$", _in_order(rb'"infos?"\s*:', rb'"categories"\s*:\s*\{', rb'"items"\s*:')),
     _sign("VGG Image Annotator", r"\.(json|csv)$", rb'"?(?:regions"?\s*:|region_shape_attributes)'),
-    _sign("VoTT", r"\.vott$|\.json$", rb'"assets?"\s*:.*"regions"\s*:|"visitedFrames"|"securityToken"'),
-    _sign("BDD100K", r"\.json$", rb'"name"\s*:\s*"[^"]+\.jpg".*"labels"\s*:'),
+    _sign(
+        "VoTT",
+        r"\.vott$|\.json$",
+        rb'"visitedFrames"|"securityToken"|' + _in_order(rb'"assets?"\s*:', rb'"regions"\s*:'),
+    ),
+    _sign("BDD100K", r"\.json$", _in_order(rb'"name"\s*:\s*"[^"]+\.jpg"', rb'"labels"\s*:')),
     _sign("COCO panoptic segmentation", r"\.json$", rb'"segments_info"\s*:'),
-    _sign("COCO captions", r"\.json$", rb'"annotations"\s*:.*"caption"\s*:'),
-    _sign("COCO without boxes", r"\.json$", rb'"images"\s*:.*"annotations"\s*:\s*\[\s*\{(?!.*"bbox")'),
-    _sign("Label Studio", r"\.json$", rb'"annotations"\s*:.*"from_name"\s*:'),
+    _sign("COCO captions", r"\.json$", _in_order(rb'"annotations"\s*:', rb'"caption"\s*:')),
+    _sign(
+        "COCO without boxes",
+        r"\.json$",
+        rb'\A(?!.*"bbox")' + _in_order(rb'"images"\s*:', rb'"annotations"\s*:\s*\[\s*\{'),
+    ),
+    _sign("Label Studio", r"\.json$", _in_order(rb'"annotations"\s*:', rb'"from_name"\s*:')),
     _sign("CrowdHuman", r"\.odgt$"),
     _sign("Open Images", r"\.csv$", rb"\A(?:\xef\xbb\xbf)?ImageID,"),
     _sign("VGGFace2", r"/bb_landmark/"),

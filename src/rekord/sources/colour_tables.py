@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rekord.arguments import is_utf8_encodable
@@ -29,9 +29,11 @@ _TABLE_NAMES = re.compile(
     r"(label|class|color|colour)s?[-_]?(colors|colours|map|dict|dict_seg|palette)\.(txt|csv)|palette\.txt"
 )
 _NUMBER = r"(\d{1,3})"
-_BETWEEN = r"\s*[\s,;]\s*"
-_COLOUR_FIRST = re.compile(rf"{_NUMBER}{_BETWEEN}{_NUMBER}{_BETWEEN}{_NUMBER}\s*[\s,;:]\s*([^\s,;:].*)")
-_NAME_FIRST = re.compile(rf"(.*?[^\s,;:])\s*[\s,;:]\s*{_NUMBER}{_BETWEEN}{_NUMBER}{_BETWEEN}{_NUMBER}[\s,;:]*")
+# White space, with at most one mark in it. Each run matches in one way only, so that no line takes long to refuse.
+_BETWEEN = r"(?:\s++(?:[,;]\s*+)?|[,;]\s*+)"
+_NEXT_TO_NAME = r"(?:\s++(?:[,;:]\s*+)?|[,;:]\s*+)"
+_COLOUR_FIRST = re.compile(rf"{_NUMBER}{_BETWEEN}{_NUMBER}{_BETWEEN}{_NUMBER}{_NEXT_TO_NAME}([^\s,;:].*)")
+_NAME_FIRST = re.compile(rf"(.*?[^\s,;:]){_NEXT_TO_NAME}{_NUMBER}{_BETWEEN}{_NUMBER}{_BETWEEN}{_NUMBER}[\s,;:]*")
 
 _CAMVID = (
     "64 128 64 Animal,192 0 128 Archway,0 128 192 Bicyclist,0 128 64 Bridge,128 0 0 Building,64 0 128 Car,"
@@ -56,24 +58,24 @@ def find_colour_table(folders: list[str]) -> str | None:
     """The first table of colours in these folders, by its name: `label_colors.txt`, `class_dict.csv`, …"""
     for folder in dict.fromkeys(map(os.path.normpath, folders)):
         names = sorted(os.listdir(folder), key=os.fsencode) if os.path.isdir(folder) else []
-        found = next((name for name in names if _TABLE_NAMES.fullmatch(name.lower())), None)
-        if found is not None:
-            return os.path.join(folder, found)
+        for path in [os.path.join(folder, name) for name in names if _TABLE_NAMES.fullmatch(name.lower())]:
+            if os.path.isfile(path):
+                return path
     return None
 
 
 def camvid_colours(ignore: int) -> ColourTable:
     """The 32 classes of CamVid, as its `label_colors.txt` has them."""
-    return _build_table([(i, line) for i, line in enumerate(_CAMVID.split(","), 1)], "label_colors.txt", ignore)
+    return _build_table(enumerate(_CAMVID.split(","), 1), "label_colors.txt", ignore)
 
 
 def read_colour_table(path: str, ignore: int) -> ColourTable:
     """A table with a class per line: `red green blue name` or `name,red,green,blue`, optionally with a header."""
-    return _build_table(list(read_text_lines(path)), path, ignore)
+    return _build_table(read_text_lines(path), path, ignore)
 
 
-def _build_table(lines: list[tuple[int, str]], path: str, ignore: int) -> ColourTable:
-    names: list[str] = []
+def _build_table(lines: Iterable[tuple[int, str]], path: str, ignore: int) -> ColourTable:
+    names: dict[str, None] = {}
     colours: dict[Colour, int] = {}
     void = None
     for number, line in lines:
@@ -88,9 +90,11 @@ def _build_table(lines: list[tuple[int, str]], path: str, ignore: int) -> Colour
         if name.lower() in _VOID_NAMES:
             void = name
         colours[colour] = ignore if name == void else len(names)
-        names.append(name)
-    if not names or len(names) > _MAX_CLASSES:
-        raise _invalid_table_error(path, 1, f"{len(names):,} classes")
+        names[name] = None
+        if len(names) > _MAX_CLASSES:
+            raise _invalid_table_error(path, number, f"more than {_MAX_CLASSES:,} classes")
+    if not names:
+        raise _invalid_table_error(path, 1, "no classes")
     return ColourTable(tuple(names), colours, void)
 
 
@@ -129,7 +133,7 @@ def read_voc_classes(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | No
             **{_palette_colour(i): i for i in range(len(VOC_SEGMENTATION_CLASSES))},
             _VOID_COLOUR: VOC_IGNORE,
         }
-    names: list[str] = []
+    names: dict[str, None] = {}
     colours: dict[Colour, int] = {}
     entries = 0
     for number, line in read_text_lines(path):
@@ -144,7 +148,9 @@ def read_voc_classes(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | No
         if colour is not None:
             colours[colour] = VOC_IGNORE if name.lower() in _VOID_NAMES else len(names)
         if name.lower() not in _VOID_NAMES:
-            names.append(name)
+            names[name] = None
+        if len(names) > _MAX_CLASSES:
+            raise _not_text_error(path, number, f"more than {_MAX_CLASSES:,} classes")
     if not names:
         raise _not_text_error(path, 1, "no classes")
     # If two classes share a colour, or one has none, colours do not identify classes.

@@ -402,7 +402,7 @@ def recognized_lists(folder: str, recognize: Callable[[str], bool]) -> dict[str,
 
 def read_list_head(path: str, head: bytes | None = None) -> tuple[str, bool]:
     """The first lines of a list, all of them complete, and whether there are more; none if it cannot be read."""
-    if head is None and path.lower().endswith(LIST_EXTENSIONS):
+    if head is None and path.lower().endswith(LIST_EXTENSIONS) and os.path.isfile(path):  # opening a pipe waits
         with suppress(OSError), open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
     data = head or b""
@@ -444,10 +444,11 @@ def find_class_names(folders: Iterable[str]) -> tuple[tuple[str, ...], str | Non
     for folder in dict.fromkeys(map(os.path.normpath, folders)):
         with suppress(OSError):
             for name in sorted(os.listdir(folder), key=os.fsencode):
-                if NAMES_FILE_PATTERN.fullmatch(name.lower()):
-                    names = read_class_names(os.path.join(folder, name))
+                path = os.path.join(folder, name)
+                if NAMES_FILE_PATTERN.fullmatch(name.lower()) and os.path.isfile(path):
+                    names = read_class_names(path)
                     if names:
-                        return names, os.path.join(folder, name)
+                        return names, path
     return (), None
 
 

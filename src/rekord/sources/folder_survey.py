@@ -149,7 +149,6 @@ class SurveyedFolder(NamedTuple):
     images: tuple[str, ...]  # the first ones
     image_count: int
     others: tuple[str, ...]  # the first other files
-    other_count: int
 
     def folder(self, *names: str) -> str | None:
         """The folder with one of these names, ignoring case; earlier names win."""
@@ -282,15 +281,6 @@ class FolderSurvey:
         inside = all(one.lstrip("./").split("/")[0] in folders and "/" in one.lstrip("./") for one in tokens)
         return "paths" if plain and inside else "names"
 
-    @cached_property
-    def annotated_folders(self) -> list[Parts]:
-        """Folders that are named like annotations and contain other files than images."""
-        return [
-            parts
-            for parts, one in self.folders.items()
-            if parts and has_annotation_word(parts[-1]) and any(not is_documentation(name) for name in one.others)
-        ]
-
 
 def _inspect_folder(path: str, parts: Parts) -> SurveyedFolder:
     folders: list[str] = []
@@ -310,7 +300,6 @@ def _inspect_folder(path: str, parts: Parts) -> SurveyedFolder:
         tuple(images[:_MAX_NAMES]),
         len(images),
         tuple(others[:_MAX_NAMES]),
-        len(others),
     )
 
 

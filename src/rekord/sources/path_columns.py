@@ -21,6 +21,7 @@ from rekord.sources.base import (
     SourceFile,
     SourcePart,
     SourceRow,
+    WrappedSource,
     full_path,
     is_partitioned,
 )
@@ -36,24 +37,12 @@ def add_path_columns(source: Source, columns: Sequence[str]) -> Source:
 
 
 @dataclass(frozen=True)
-class _PathColumns:
+class _PathColumns(WrappedSource):
     source: Source
     columns: tuple[str, ...]
 
-    @property
-    def kind(self) -> str:
-        return self.source.kind
-
-    @property
-    def root(self) -> str:
-        root: str = getattr(self.source, "root", "")
-        return root
-
     def options(self) -> Mapping[str, Any]:
         return {**self.source.options(), "paths": list(self.columns)}
-
-    def facts(self) -> SourceFacts:
-        return self.source.facts()
 
     def _convert(self, chunk: Chunk) -> Chunk:
         # Relative to the file that has the path; to the working directory if there is no file.

@@ -15,7 +15,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import Chunk, Source, SourceFacts, SourceRow, is_partitioned
+from rekord.sources.base import Chunk, Source, SourceFacts, SourceRow, WrappedSource, is_partitioned
 
 PEEK_ROWS = 10_000
 """The number of rows that a schema is inferred from, unless they are large."""
@@ -259,21 +259,12 @@ def drain_rows(rows: list[SourceRow]) -> Iterator[SourceRow]:
         yield rows.pop()
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedSource:
+@dataclass(frozen=True)
+class LimitedSource(WrappedSource):
     """At most `limit` rows, read from the beginning, including bad ones."""
 
     source: Source
     limit: int
-
-    @property
-    def kind(self) -> str:
-        return self.source.kind
-
-    @property
-    def root(self) -> str:
-        root: str = getattr(self.source, "root", "")
-        return root
 
     def options(self) -> Mapping[str, Any]:
         return {**self.source.options(), "limit": self.limit}

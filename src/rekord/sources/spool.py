@@ -5,17 +5,17 @@ from __future__ import annotations
 import pickle
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from rekord.errors import error
-from rekord.sources.base import Chunk, Source, SourceFacts
+from rekord.sources.base import Chunk, Source, WrappedSource
 from rekord.storage.local import write_error
 
 _BUFFER_BYTES = 1 << 20
 
 
-class SpooledSource:
+class SpooledSource(WrappedSource):
     """A sequential source whose rows are kept on disk while they are read for the first time.
 
     The temporary file has no name: it is gone when the process ends, however it ends.
@@ -27,21 +27,6 @@ class SpooledSource:
         self._file: Any = None
         self._chunks = 0
         self._complete = False
-
-    @property
-    def kind(self) -> str:
-        return self.source.kind
-
-    @property
-    def root(self) -> str:
-        root: str = getattr(self.source, "root", "")
-        return root
-
-    def options(self) -> Mapping[str, Any]:
-        return self.source.options()
-
-    def facts(self) -> SourceFacts:
-        return self.source.facts()
 
     def rows(self) -> Iterator[Chunk]:
         """All rows, in order: from the source the first time, then from the file."""

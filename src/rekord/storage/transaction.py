@@ -71,17 +71,23 @@ def read_bytes(storage: Storage, path: str) -> bytes:
 
 
 def remove_tree(storage: Storage, folder: str) -> None:
-    """Remove a folder of ours, if it exists.
-
-    The done files go last: an interrupted removal must not look like finished work.
-    """
+    """Remove a folder of ours, if it exists; of a link, only the link: what it leads to is not ours."""
     if not exists(storage, folder):
         return
+    parent, name = os.path.split(folder)
+    if any(entry.link for entry in storage.list(parent or ".") if entry.name == name):
+        storage.remove(folder)
+    else:
+        _remove_folder(storage, folder)
+
+
+def _remove_folder(storage: Storage, folder: str) -> None:
+    """The done files go last: an interrupted removal must not look like finished work."""
     entries = sorted(storage.list(folder), key=lambda entry: entry.name.endswith((".done", ".json")))
     for entry in entries:
         path = os.path.join(folder, entry.name)
         if entry.kind == "folder" and not entry.link:
-            remove_tree(storage, path)
+            _remove_folder(storage, path)
         else:
             storage.remove(path)
     storage.remove_folder(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -499,18 +500,20 @@ def _load_done(staging: Staging, number: int) -> AdoptedShard | None:
 
 
 def _build_split(folder: str, split: str, names: Sequence[str], shards: Sequence[AdoptedShard]) -> ManifestSplit:
-    kinds = [shard.compression for shard in shards if shard.file_bytes]
-    other = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
+    # An empty file is one of any compression.
+    kinds = {name: one.compression for name, one in zip(names, shards, strict=True) if one.file_bytes}
+    first, kind = next(iter(kinds.items()), ("", "none"))
+    other = next((name for name in kinds if kinds[name] != kind), None)
     if other is not None:
         raise _not_adoptable_error(
-            os.path.join(folder, names[other]),
+            os.path.join(folder, other),
             f"shards of split {preview(split)} are compressed differently",
-            f"{kinds[0]}, as in {names[0][-60:]}",
+            f"{kind}, as in {first[-60:]}",
             kinds[other],
             f"rekord rewrite {shlex.quote(folder)} OUT --compression none",
         )
     template = _find_template(split, names)
-    made = build_manifest_split(template, kinds[0] if kinds else "none", shards)
+    made = build_manifest_split(template, kind, shards)
     if template:
         return made
     return msgspec.structs.replace(made, shards=msgspec.structs.replace(made.shards, names=list(names)))
@@ -583,8 +586,8 @@ def _read_class_names(given: ClassNames | None) -> dict[int, str] | None:
     if not lines or not all(lines):
         found = f"an empty line {lines.index('') + 1}" if lines else "an empty file"
         raise _names_file_error(place, "one class name per line", found)
-    if len(set(lines)) < len(lines):
-        twice = next(name for i, name in enumerate(lines) if name in lines[:i])
+    twice = next((name for name, count in Counter(lines).items() if count > 1), None)
+    if twice is not None:
         raise _names_file_error(place, "unique class names", f"{preview(twice)} twice")
     return dict(enumerate(lines))
 

@@ -7,12 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from loky.process_executor import BrokenProcessPool
 
-from rekord.conversion.engines.local import WorkerPool, available_workers
+from rekord.conversion.engines.local import CallScheduler, WorkerPool, available_workers
 from rekord.errors import RekordError, error
 from rekord.location import Location
 
@@ -226,3 +228,32 @@ def test_nothing_more_is_begun_when_nobody_asks_any_more() -> None:
 
 def test_there_is_at_least_one_worker_and_no_more_than_cores() -> None:
     assert 1 <= available_workers() <= (os.cpu_count() or 1)
+
+
+class _Pool:
+    """An executor whose calls complete when the test says so."""
+
+    def __init__(self) -> None:
+        self.futures: list[tuple[Future[Any], tuple[Any, ...]]] = []
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        self.futures.append((Future(), arguments))
+        return self.futures[-1][0]
+
+
+def test_a_loss_that_is_noticed_late_reaches_a_process_that_is_already_idle() -> None:
+    dead, alive = _Pool(), _Pool()
+    turns = CallScheduler(calls(1))
+    turns.add_processes(dead, 1, abs)
+    dead.futures[0][0].set_result(None)  # the process has started, and gets the call
+    assert dead.futures[1][1] == (abs, 0)
+    # The pool breaks and is replaced, while the caller has not yet seen what became of the call.
+    turns.drop_processes()
+    dead.futures[1][0].set_exception(BrokenProcessPool())
+    turns.add_processes(alive, 1, abs)
+    alive.futures[0][0].set_result(None)  # nothing to do for it yet
+    assert len(alive.futures) == 1
+    ((call, _, current),) = turns.results(wait=False)
+    assert not current
+    assert turns.requeue(call, wake=not current) == 1
+    assert alive.futures[1][1] == (abs, 0)

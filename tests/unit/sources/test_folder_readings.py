@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from PIL import Image
 
 import rekord as rk
 from rekord.cli.main import run_command_line
+from rekord.sources.annotation_formats import is_voc_annotation, name_formats
 from rekord.sources.detect import identify_source
 from rekord.sources.folder_survey import find_unused_files, is_never_class, split_words
 
@@ -246,3 +248,37 @@ def test_the_same_names_give_the_same_answer(tmp_path: Path) -> None:
     one = make_tree(tmp_path / "one", images(*names))
     other = make_tree(tmp_path / "other", images(*reversed(names)))
     assert identify(one) == identify(other) == "image_folder"
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "found"),
+    [
+        ("a.json", b'{"info": {}, "categories": {"label": {}}, "items": []}', ["Datumaro"]),
+        ("a.json", b'{"items": [], "categories": {}, "info": {}}', []),
+        ("a.json", b'{"imagePath": "a.jpg", "shapes": []}', ["LabelMe"]),
+        ("a.json", b'{"images": [], "annotations": [{"id": 1}]}', ["COCO without boxes"]),
+        ("a.json", b'{"images": [], "annotations": [{"bbox": []}]}', []),
+        # Patterns that go back would try every pair, or every three, of these beginnings.
+        ("a.json", b'"info":' * 4000 + b'"categories":{' * 2000, []),
+        ("a.json", b'"images":' * 2000 + b'"annotations":[{' * 1000 + b'"bbox"' + b" " * 30000, []),
+        ("a.xml", b"<annotation " * 5000, []),
+    ],
+)
+def test_formats_are_named_by_the_head_of_a_file(tmp_path: Path, name: str, head: bytes, found: list[str]) -> None:
+    (tmp_path / name).write_bytes(head)
+    assert [one for one, _ in name_formats(str(tmp_path), [name])] == found
+    assert not is_voc_annotation(str(tmp_path / name))
+
+
+def test_pipes_in_a_folder_are_not_opened(tmp_path: Path) -> None:
+    files = {f"{folder}/{i}.png": kind for folder, kind in (("images", "image"), ("masks", "mask")) for i in range(3)}
+    root = make_tree(tmp_path / "data", files)
+    for name in ("list.txt", "classes.txt", "label_colors.txt"):
+        os.mkfifo(root / name)
+        os.mkfifo(root / "images" / name)
+    assert identify_source(root).kind == "segmentation"
+    made = rk.write(root, tmp_path / "out", progress=False)
+    assert len(made["train"]) == 3
+    (root / "images" / "labels.csv").write_text("image,label\n0.png,0\n1.png,1\n2.png,0\n")
+    listed = rk.write(root / "images" / "labels.csv", tmp_path / "listed", progress=False)
+    assert [row["label"] for row in listed["train"]] == [0, 1, 0]

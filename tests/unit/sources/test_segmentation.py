@@ -12,7 +12,7 @@ import pytest
 
 from rekord.errors import RekordError
 from rekord.sources.base import SourceRow, full_path
-from rekord.sources.colour_tables import VOC_SEGMENTATION_CLASSES
+from rekord.sources.colour_tables import VOC_SEGMENTATION_CLASSES, read_colour_table, read_voc_classes
 from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.voc import voc_segmentation
 
@@ -452,3 +452,36 @@ def test_a_folder_that_is_no_cityscapes_is_refused(streets, put):
     root = put("other/leftImg8bit/train/a/1.png", "other/gtFine/x.txt") / "other"
     failure = refused(lambda: cityscapes(root).facts())
     assert (failure.code, failure.location.path) == ("X527", str(root / "leftImg8bit"))
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("1 2 3 road", ("road",)),
+        ("1 ,2;3\t:  road, wet", ("road, wet",)),
+        ("road: 1, 2 , 3;;", ("road",)),
+        ("1,,2,3 road", None),
+        # Each of these has as many ways to be read as it has spaces, three times over.
+        ("1" + " " * 2000 + "2" + " " * 2000 + "3" + " " * 2000 + ",", None),
+        ("road" + " " * 2000 + "1" + " " * 2000 + "2" + " " * 2000 + "x", None),
+    ],
+)
+def test_lines_of_a_colour_table(put: Put, line: str, names: tuple[str, ...] | None) -> None:
+    path = put("colors.txt", text=f"9 9 9 sky\n{line}\n") / "colors.txt"
+    if names is not None:
+        assert read_colour_table(str(path), 255).names == ("sky", *names)
+        return
+    with pytest.raises(RekordError) as caught:
+        read_colour_table(str(path), 255)
+    assert (caught.value.code, caught.value.location.line) == ("X529", 2)
+
+
+def test_tables_of_too_many_classes_are_not_read_to_their_end(put: Put) -> None:
+    many = range((1 << 16) + 2)
+    put("labelmap.txt", text="".join(f"class {i}:::\n" for i in many))
+    colours = "".join(f"{i >> 16} {i >> 8 & 255} {i & 255} class {i}\n" for i in many)
+    folder = put("colors.txt", text=colours + "not a colour\n")
+    for read in (lambda: read_voc_classes(str(folder)), lambda: read_colour_table(str(folder / "colors.txt"), 255)):
+        with pytest.raises(RekordError, match="more than 65,536 classes") as caught:
+            read()
+        assert (caught.value.code, caught.value.location.line) == ("X529", (1 << 16) + 1)

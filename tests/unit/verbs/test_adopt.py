@@ -363,6 +363,11 @@ def test_compression_that_differs_within_a_split_is_refused(tmp_path: Path) -> N
         rk.adopt(tmp_path, progress=False)
     assert (caught.value.code, caught.value.location.path) == ("X589", str(tmp_path / "b.tfrecord"))
     assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "b.tfrecord"]
+    (tmp_path / "0.tfrecord").touch()  # an empty shard has no compression
+    with pytest.raises(rk.DatasetError) as caught:
+        rk.adopt(tmp_path, progress=False)
+    assert caught.value.location.path == str(tmp_path / "b.tfrecord")
+    assert (caught.value.expected, caught.value.found) == ("none, as in a.tfrecord", "gzip")
 
 
 def test_a_dataset_below_the_folder_is_refused(tmp_path: Path) -> None:
@@ -436,6 +441,21 @@ def test_an_edit_refuses_files_that_are_not_listed_below_an_adopted_dataset(tmp_
     with pytest.raises(rk.UsageError) as caught:
         rk.delete(folder, where="id = 1", replace=True, progress=False)
     assert (caught.value.code, caught.value.location.path) == ("U618", str(folder / "train" / "notes.txt"))
+
+
+@pytest.mark.parametrize("link", ["train", "train/.rekord", ".rekord"])
+def test_replacing_a_dataset_removes_nothing_that_a_link_leads_to(tmp_path: Path, link: str) -> None:
+    folder, victim = tmp_path / "data", tmp_path / "victim"
+    put(folder / "train" / "a.tfrecord", payloads(0, 4))
+    rk.adopt(folder, progress=False)
+    (folder / link).mkdir(exist_ok=True)
+    (folder / link).rename(victim)
+    (victim / "notes.txt").write_text("mine")
+    before = read_tree(victim)
+    (folder / link).symlink_to(victim)
+    rk.write([{"x": 1}], folder, fresh=True, progress=False)
+    assert read_tree(victim) == before
+    assert len(rk.open(folder)["train"]) == 1
 
 
 def test_check_finds_a_shard_that_changed_or_went_after_it_was_adopted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from rekord.cli.main import run_command_line
 from rekord.conversion.encode_rows import EncodeTask
 from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.mapped_rows import run_on_rows
-from rekord.conversion.tasks import without_source
+from rekord.conversion.tasks import open_spill_writer, without_source
 from rekord.testing.datasets import build_conversion
 
 ROWS = [{"a": i, "b": i + 1} for i in range(20)]
@@ -351,3 +351,28 @@ def test_a_script_may_change_around_the_function_that_it_defines(tmp_path: Path)
             [sys.executable, "convert.py"], cwd=tmp_path, capture_output=True, text=True, check=True
         )
     assert ended.stdout == "0\n"
+
+
+def test_rows_that_the_function_skips_are_not_all_kept_before_the_first_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rekord.conversion.mapped_rows.PEEK_BYTES", 128 * 500)
+    taken = 0
+    written_at: list[int] = []
+
+    def rows() -> Any:
+        nonlocal taken
+        for taken in range(1, 40_001):
+            yield {"a": taken}
+
+    def few(row: Any) -> Any:
+        return row if row["a"] in (1, 40_000) else None
+
+    def open_writer(*arguments: Any) -> Any:
+        written_at.append(taken)
+        return open_spill_writer(*arguments)
+
+    monkeypatch.setattr("rekord.conversion.tasks.open_spill_writer", open_writer)
+    made = rk.write(rows(), tmp_path / "out", map=few, workers=1, progress=False)
+    assert [row["a"] for row in made["train"]] == [1, 40_000]
+    assert written_at[0] < 10_000

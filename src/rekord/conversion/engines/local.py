@@ -142,7 +142,7 @@ class WorkerPool:
         for theirs, result, current in turns.results(wait=call is None):
             if isinstance(result, BaseException) and is_worker_loss(result):
                 is_broken = is_broken or current
-                losses = turns.requeue(theirs)
+                losses = turns.requeue(theirs, wake=not current)
                 if losses > _MAX_WORKER_LOSSES:
                     yield theirs[0], _worker_crash_error(losses)
                 continue
@@ -318,14 +318,21 @@ class CallScheduler:
         """Count a call that the caller's own thread has run."""
         self.left -= 1
 
-    def requeue(self, call: Call) -> int:
-        """Put back a call that was lost with its process, unless that happened too often; returns how often."""
+    def requeue(self, call: Call, *, wake: bool) -> int:
+        """Put back a call that was lost with its process, unless that happened too often; returns how often.
+
+        With `wake`, an idle process is given the call: the processes are not those of the pool that died.
+        """
         with self._lock:
             self._losses[call[0]] += 1
             losses = self._losses[call[0]]
             if losses <= _MAX_WORKER_LOSSES:
                 self.left += 1
                 self._suspects.append(call)
+            wake = wake and losses <= _MAX_WORKER_LOSSES and self._idle > 0
+            self._idle -= wake
+        if wake:
+            self._dispatch(self._pool)
         return losses
 
     def results(self, *, wait: bool) -> Iterator[tuple[Call, Any, bool]]:
