@@ -297,6 +297,8 @@ def _format_value(value: object, metavar: str) -> str | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, dict):
+        if value and all(isinstance(key, tuple) and len(set(key)) == 1 for key in value):  # grey levels
+            return ",".join(f"{key[0]}={each}" for key, each in value.items())
         named = all(isinstance(key, str) and isinstance(each, (str, int, float)) for key, each in value.items())
         pairs = ",".join(f"{key}={each}" for key, each in value.items())
         return shlex.quote(pairs) if value and named and "=" in metavar else None

@@ -149,9 +149,13 @@ def choose_layout(
         return classification(classes=classes, background=background, optional_labels=optional)
     if name == "deeplab":
         colours = facts.extra.get("colours") if masks.colours is None else masks.colours
+        ignore = facts.extra.get("ignore", 255) if masks.ignore == "as the source" else masks.ignore
+        ids = set(masks.colours.values()) - {ignore} if masks.colours else ()
         return deeplab(
-            classes=masks.classes or facts.extra.get("classes") or (len(classes) if classes else 21),
-            ignore=facts.extra.get("ignore", 255) if masks.ignore == "as the source" else masks.ignore,
+            classes=masks.classes
+            or facts.extra.get("classes")
+            or (len(classes) if classes else max(ids) + 1 if ids else 21),
+            ignore=ignore,
             colours=colours,
             optional_masks=bool(facts.extra.get("optional_masks")),
         )
@@ -295,7 +299,13 @@ def prepare_conversion(
         rows=facts.rows,
         source_bytes=facts.source_bytes,
         known_rows=is_partitioned(source) or bool(facts.files),
-        guesses=(*(detected.guesses if detected is not None else ()), *facts.guesses),
+        guesses=tuple(
+            [
+                guess
+                for guess in (*(detected.guesses if detected is not None else ()), *facts.guesses)
+                if masks.colours is None or guess.column != "mask"  # the colours are given
+            ]
+        ),
         unused=(*facts.unused, *_find_unused(read, facts, detected)),
         spills=None if options.staging is None else os.fspath(options.staging),
         fresh=bool(options.fresh),

@@ -136,6 +136,36 @@ def test_masks_of_colours_become_class_ids(capsys: pytest.CaptureFixture[str]) -
     assert np.unique(np.asarray(Image.open("mask.png"))).tolist() == [3]
 
 
+def test_binary_masks_are_refused_with_a_command_for_each_meaning_of_255(capsys: pytest.CaptureFixture[str]) -> None:
+    image("data/images/1.jpg")
+    Path("data/masks").mkdir()
+    Image.fromarray(np.array([[0, 255] * 4] * 8, np.uint8)).save("data/masks/1.png")
+    assert run_command_line(["write", "data", "out", "--json"]) == 2
+    readings = json.loads(capsys.readouterr().out)["error"]["readings"]
+    commands = [one["command"] for one in readings if "--masks" in one["command"]]
+    found = {}
+    for command in commands:
+        out = f"out{len(found)}"
+        document = written(capsys, *command.replace("OUT", out).split()[2:])
+        assert [one for one in document["guesses"] if one["column"] == "mask"] == []  # type: ignore[attr-defined]
+        mask = rk.open(out).schema["mask"]
+        values = np.unique(next(iter(rk.open(out)["train"].batches(1, decode=True)))["mask"]).tolist()
+        found[command.split("data/masks ")[1]] = (mask.classes, values)  # type: ignore[attr-defined]
+    assert found == {"--colours 0=0,255=1 OUT": (2, [0, 1]), "--ignore 255 OUT": (21, [0, 255])}
+    # Without either, what was assumed is reported.
+    document = written(capsys, "--images", "data/images", "--masks", "data/masks", "plain")
+    (guess,) = document["guesses"]  # type: ignore[misc]
+    assert guess["do"] == "if it is class 1: --classes 2 --colours 0=0,255=1"
+
+
+def test_a_table_of_colours_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    image("a/1.jpg")
+    image("b/1.png", colour=(128, 64, 0))
+    Path("table.txt").write_text("0 0 0 Void\n1 1 1 Sky\n128 64 0 Road\n")
+    written(capsys, "--images", "a", "--masks", "b", "out", "--colours", "table.txt")
+    assert np.unique(next(iter(rk.open("out")["train"].batches(1, decode=True)))["mask"]).tolist() == [2]
+
+
 def test_names_of_classes_come_from_a_file(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("names.txt").write_text("dog\ncat\n")
     written(capsys, photos, "out", "--classes", "names.txt")
