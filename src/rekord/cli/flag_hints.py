@@ -256,6 +256,8 @@ def _flags_of(command: Any) -> dict[str, Any]:
     for param in command.params:
         names = [option[2:].replace("-", "_") for option in param.opts if option.startswith("--")]
         found |= dict.fromkeys([*names, param.name.rstrip("_")], param)
+    if "images" in found:  # the folder that a list of images is relative to
+        found.setdefault("root", found["images"])
     return found
 
 

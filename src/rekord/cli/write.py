@@ -78,6 +78,8 @@ def write(
     decimal: raw_data.DecimalOption = None,
     numbers: raw_data.NumbersOption = None,
     strip: raw_data.StripOption = False,
+    text: raw_data.TextOption = None,
+    box_format: raw_data.BoxFormatOption = None,
     schema: Annotated[
         str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
@@ -251,6 +253,8 @@ def write(
             decimal=decimal,
             numbers=numbers,
             strip=strip,
+            text=text,
+            box_format=box_format,
         ),
     )
     mask_options = MaskOptions(

@@ -413,7 +413,8 @@ def _mask_reading(survey: FolderSurvey, pairs: Sequence[FolderPair]) -> Reading 
         ]
     )
     what = f"images and masks: {folder_name(pairs[0].images)} and {folder_name(pairs[0].masks)} have the same names"
-    more = f", and {len(pairs) - 1} other splits" if len(pairs) > 1 else ""
+    rest = len(pairs) - 1
+    more = f", and so do {rest} other {'split' if rest == 1 else 'splits'}" if rest else ""
     source = DetectedSource("segmentation", survey.root, folders=folders)
     return Reading(what + more, source, _with_layout(survey, "deeplab"))
 
@@ -440,7 +441,8 @@ def _common_roots(pairs: Sequence[FolderPair]) -> tuple[Parts, Parts] | None:
 def _pair_reading(survey: FolderSurvey, images: Parts, masks: Parts, matched: int) -> Reading:
     folders = survey.path(images), survey.path(masks)
     a, b = [join_path(one, "") for one in folders]
-    what = f"images and masks: {folder_name(images)} and {folder_name(masks)} have {matched:,} names in common"
+    names = f"{matched:,} {'name' if matched == 1 else 'names'}"
+    what = f"images and masks: {folder_name(images)} and {folder_name(masks)} have {names} in common"
     return Reading(what, DetectedSource("segmentation", *folders), ("--images", a, "--masks", b))
 
 

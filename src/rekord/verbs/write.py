@@ -306,7 +306,10 @@ def prepare_conversion(
                 if masks.colours is None or guess.column != "mask"  # the colours are given
             ]
         ),
-        unused=(*facts.unused, *_find_unused(read, facts, detected)),
+        # The source knows better than its folder why a file is not used.
+        unused=tuple(
+            {(one.kind, one.name): one for one in (*_find_unused(read, facts, detected), *facts.unused)}.values()
+        ),
         spills=None if options.staging is None else os.fspath(options.staging),
         fresh=bool(options.fresh),
         storage=storage,

@@ -166,6 +166,41 @@ def test_a_table_of_colours_is_an_option_too(capsys: pytest.CaptureFixture[str])
     assert np.unique(next(iter(rk.open("out")["train"].batches(1, decode=True)))["mask"]).tolist() == [2]
 
 
+def test_options_of_lists_are_named_by_messages_and_work(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("1.jpg", "2.jpg", "3.jpg"):
+        image(f"a/{name}", side=20)
+    lists = {
+        "words.txt": "1.jpg hello\n2.jpg world\n3.jpg again\n",
+        "boxes.csv": "file,xmin,ymin,xmax,ymax,kind,colour\n1.jpg,1,2,8,9,cat,red\n2.jpg,1,2,8,9,dog,red\n",
+        "numbers.csv": "file,bbox,class\n1.jpg,[1 2 8 9],cat\n2.jpg,[1 2 8 9],cat\n",
+    }
+    for name, text in lists.items():
+        Path("a", name).write_text(text)
+    proposed = {
+        "words.txt": ("X528", [["--no-text"], ["--text"]]),
+        "boxes.csv": ("X534", [["--label", "kind"], ["--label", "colour"]]),
+        "numbers.csv": ("X534", [["--box-format", "xyxy"], ["--box-format", "xywh"]]),
+    }
+    for name, (code, flags) in proposed.items():
+        assert run_command_line(["write", f"a/{name}", "out", "--json"]) in (2, 3)
+        failure = json.loads(capsys.readouterr().out)["error"]
+        assert failure["code"] == code
+        for number, one in enumerate(flags):
+            assert " ".join(one) in failure["do"]
+            written(capsys, f"a/{name}", f"{name}-{number}", *one)
+    assert rk.open("words.txt-1").schema["text"] == rk.Text()
+    assert [row["text"] for row in rk.open("words.txt-0")["train"].take(2)] == ["hello", "world"]
+    assert run_command_line(["write", "a/boxes.csv", "out", "--label", "kidn", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["do"] == "--label kind"
+    Path("list.csv").write_text("file,class\n1.jpg,x\n2.jpg,x\n9.jpg,x\n")
+    assert (
+        run_command_line(["write", "list.csv", "out", "--layout", "classification", "--images", "a", "--json"]) == 1
+    )
+    failure = json.loads(capsys.readouterr().out)["error"]
+    assert (failure["code"], failure["expected"]) == ("E360", "a file below a")
+    assert failure["do"].endswith("relative to: --images DIR")
+
+
 def test_names_of_classes_come_from_a_file(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("names.txt").write_text("dog\ncat\n")
     written(capsys, photos, "out", "--classes", "names.txt")
