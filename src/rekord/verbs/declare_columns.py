@@ -559,7 +559,7 @@ def _check_covered(request: ColumnRequest, known: Sequence[str]) -> None:
 
 
 def _unused_column(name: str, request: ColumnRequest) -> UnusedInput:
-    return UnusedInput("column", name, "drop=" if name in request.drop else "not in keep=")
+    return UnusedInput("column", name, "dropped" if name in request.drop else "not kept")
 
 
 def _unused_option_error(option: str, expected: str, found: str) -> RekordError:

@@ -284,6 +284,9 @@ def prepare_conversion(
         max_rejects=float(options.max_rejects),
         format=options.format,
     )
+    # What is declared was not guessed.
+    settled = {one for one in (options.label, *(options.columns or ())) if one in chosen.schema}
+    settled = {one for one in settled if chosen.schema[str(one)].is_label} | ({"mask"} if masks.colours else set())
     if options.format == "tfds":
         check_tfds_output(place, chosen.schema, rule.names, compression)
     return Conversion(
@@ -303,7 +306,7 @@ def prepare_conversion(
             [
                 guess
                 for guess in (*(detected.guesses if detected is not None else ()), *facts.guesses)
-                if masks.colours is None or guess.column != "mask"  # the colours are given
+                if guess.column not in settled
             ]
         ),
         # The source knows better than its folder why a file is not used.

@@ -201,6 +201,17 @@ def test_options_of_lists_are_named_by_messages_and_work(capsys: pytest.CaptureF
     assert failure["do"].endswith("relative to: --images DIR")
 
 
+@pytest.mark.parametrize(
+    ("flags", "guesses"), [([], ["ok"]), (["--label", "ok"], []), (["--column", "ok=label"], [])]
+)
+def test_a_column_that_is_declared_a_label_is_not_a_guess(
+    flags: list[str], guesses: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("answers.csv").write_text("age,ok\n" + "3,yes\n4,no\n" * 20)
+    document = written(capsys, "answers.csv", "out", *flags)
+    assert [one["column"] for one in document["guesses"]] == guesses  # type: ignore[attr-defined]
+
+
 def test_names_of_classes_come_from_a_file(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("names.txt").write_text("dog\ncat\n")
     written(capsys, photos, "out", "--classes", "names.txt")

@@ -329,7 +329,7 @@ def test_columns_that_are_not_written_are_reported(tmp_path: Path) -> None:
         patch.setattr(module, "declare_table", remember)
         prepare_conversion(path, tmp_path / "out", WriteOptions(drop=["id"]))
         prepare_conversion(path, tmp_path / "out", WriteOptions(keep=["age", "y"]))
-    assert found == [UnusedInput("column", "id", "drop="), UnusedInput("column", "id", "not in keep=")]
+    assert found == [UnusedInput("column", "id", "dropped"), UnusedInput("column", "id", "not kept")]
 
 
 def test_a_bad_field_in_a_dropped_column_is_no_bad_row(tmp_path: Path) -> None:
