@@ -256,6 +256,8 @@ def _flags_of(command: Any) -> dict[str, Any]:
     for param in command.params:
         names = [option[2:].replace("-", "_") for option in param.opts if option.startswith("--")]
         found |= dict.fromkeys([*names, param.name.rstrip("_")], param)
+    if "images" in found:  # the folder that a list of images is relative to
+        found.setdefault("root", found["images"])
     return found
 
 
@@ -297,6 +299,8 @@ def _format_value(value: object, metavar: str) -> str | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, dict):
+        if value and all(isinstance(key, tuple) and len(set(key)) == 1 for key in value):  # grey levels
+            return ",".join(f"{key[0]}={each}" for key, each in value.items())
         named = all(isinstance(key, str) and isinstance(each, (str, int, float)) for key, each in value.items())
         pairs = ",".join(f"{key}={each}" for key, each in value.items())
         return shlex.quote(pairs) if value and named and "=" in metavar else None

@@ -40,6 +40,8 @@ def infer(
     decimal: raw_data.DecimalOption = None,
     numbers: raw_data.NumbersOption = None,
     strip: raw_data.StripOption = False,
+    text: raw_data.TextOption = None,
+    box_format: raw_data.BoxFormatOption = None,
     as_json: Annotated[bool, flag_option("--json", "Print the schema as JSON.")] = False,
 ) -> int:
     """Infer a schema from records or raw data, and print the evidence for it."""
@@ -60,6 +62,8 @@ def infer(
                 decimal=decimal,
                 numbers=numbers,
                 strip=strip,
+                text=text,
+                box_format=box_format,
             ),
         )
         conversion = raw_data.prepare_raw_data("infer", path, raw, limit)

@@ -65,6 +65,23 @@ NumbersOption: TypeAlias = Annotated[
 StripOption: TypeAlias = Annotated[
     bool, flag_option("--strip", "Remove spaces around the texts of a CSV file.", Panel.SOURCE)
 ]
+TextOption: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--text/--no-text",
+        help="Whether a list of images has texts instead of classes; detected by default.",
+        rich_help_panel=Panel.SOURCE,
+    ),
+]
+BoxFormatOption: TypeAlias = Annotated[
+    str | None,
+    text_option(
+        "--box-format",
+        "xyxy|xywh|center_xywh",
+        "Meaning of the four numbers of a box in a CSV file; detected by default.",
+        Panel.SOURCE,
+    ),
+]
 
 # Options of `infer` and `show`, which `write` has too.
 
@@ -98,6 +115,8 @@ def parse_text_options(
     decimal: str | None,
     numbers: str | None,
     strip: bool,
+    text: bool | None,
+    box_format: str | None,
 ) -> dict[str, Any]:
     """How text files are read, as `SourceOverrides` takes it."""
     return {
@@ -109,6 +128,8 @@ def parse_text_options(
         "decimal": decimal,
         "numbers": options.parse_optional_names(numbers),
         "strip": strip or None,
+        "text": text,
+        "box_format": box_format,
     }
 
 

@@ -47,6 +47,8 @@ def show(
     decimal: raw_data.DecimalOption = None,
     numbers: raw_data.NumbersOption = None,
     strip: raw_data.StripOption = False,
+    text: raw_data.TextOption = None,
+    box_format: raw_data.BoxFormatOption = None,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Show records with their features and values; or the rows of raw data, as write would store them."""
@@ -70,6 +72,8 @@ def show(
                 decimal=decimal,
                 numbers=numbers,
                 strip=strip,
+                text=text,
+                box_format=box_format,
             ),
         )
         conversion = raw_data.prepare_raw_data("show", path, raw)

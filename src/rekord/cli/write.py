@@ -57,7 +57,12 @@ def write(
     ] = None,
     colours: Annotated[
         str | None,
-        text_option("--colours", "FILE", 'JSON of class ids by mask colour: {"128,64,0": 3}.', Panel.SOURCE),
+        text_option(
+            "--colours",
+            "FILE|LEVELS",
+            'Class ids by mask colour: levels 0=0,255=1, JSON {"128,64,0": 3}, or a table of colours.',
+            Panel.SOURCE,
+        ),
     ] = None,
     optional_masks: Annotated[
         bool, flag_option("--optional-masks", "Allow images without masks.", Panel.SOURCE)
@@ -73,6 +78,8 @@ def write(
     decimal: raw_data.DecimalOption = None,
     numbers: raw_data.NumbersOption = None,
     strip: raw_data.StripOption = False,
+    text: raw_data.TextOption = None,
+    box_format: raw_data.BoxFormatOption = None,
     schema: Annotated[
         str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
@@ -246,12 +253,14 @@ def write(
             decimal=decimal,
             numbers=numbers,
             strip=strip,
+            text=text,
+            box_format=box_format,
         ),
     )
     mask_options = MaskOptions(
         classes=known_classes if isinstance(known_classes, int) else None,
         ignore="as the source" if ignore is None else ignored,
-        colours=options.read_colours(colours),
+        colours=options.read_colours(colours, ignored),
     )
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
         conversion = prepare_conversion(

@@ -107,12 +107,25 @@ def parse_ignore(text: str | None) -> int | None:
     raise invalid_option("--ignore", text, "a class id to ignore, or none", "--ignore 255")
 
 
-def read_colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
-    """A JSON object: `{"128,64,0": 3}` maps each colour to a class id."""
+def read_colours(path: str | None, ignore: int | None) -> dict[tuple[int, int, int], int] | None:
+    """Class ids by colour: `0=0,255=1` for grey levels, or a file.
+
+    The file is a JSON object, `{"128,64,0": 3}`, or a table with a class per line: `red green blue name`.
+    """
     if path is None:
         return None
-    expected = 'a JSON object of class ids by colour, such as {"128,64,0": 3}'
+    if re.fullmatch(r"\d{1,7}=\d{1,7}(,\d{1,7}=\d{1,7})*", path, re.ASCII):
+        levels = [[int(number) for number in pair.split("=")] for pair in path.split(",")]
+        return {(level, level, level): number for level, number in levels}
+    expected = 'grey levels such as 0=0,255=1, a JSON object such as {"128,64,0": 3}, or lines of red green blue name'
     text = _read_text("--colours", path, expected)
+    if not path.lower().endswith(".json") and not text.lstrip().startswith("{"):
+        from rekord.sources.colour_tables import read_colour_table
+
+        try:
+            return read_colour_table(path, 255 if ignore is None else ignore).colours
+        except RekordError as failure:
+            raise _unusable_file_error("--colours", path, expected, failure.found or failure.what) from None
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as failure:

@@ -39,7 +39,7 @@ from rekord.feeds.tensorflow.native import (
 from rekord.location import Location
 from rekord.report.formatting import format_count
 from rekord.report.notebook import safe_repr
-from rekord.schema import Feature, Label, Schema
+from rekord.schema import Feature, Image, Label, Schema
 from rekord.schema.summary import shorten_name
 
 if TYPE_CHECKING:
@@ -569,7 +569,9 @@ class _FormCheck:
         if is_string and feature is not None and feature.is_image:
             what, do = "is encoded", "decode=True, resize=(224, 224)"
         elif is_string:
+            images = [one for one, feature in self.split.schema.items() if isinstance(feature, Image)]
             what, do = "is text", f"turn it into ids with split.transform(…), or omit {name!r} from `x`"
+            do = f"x={images[0]!r}" if len(images) == 1 else do
         elif isinstance(form, MaskedForm) and isinstance(inner, DenseForm):
             what, do = "has missing values", f"fill={{{name!r}: 0}}"
         elif isinstance(inner, ImageForm):

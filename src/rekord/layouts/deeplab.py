@@ -31,8 +31,9 @@ def deeplab(
     """Images with a mask of class ids each, under the keys of DeepLab's records.
 
     `classes` is the number of classes (or their names), `ignore` the id of pixels without a class. `colours` maps the
-    colours of RGB masks to ids. The filename is stored without its extension, as DeepLab's builders do. An image
-    without a mask is a bad row, unless `optional_masks` is set.
+    colours of RGB masks to ids; a map of greys also maps the levels of 8-bit grey masks, as
+    `{(0, 0, 0): 0, (255, 255, 255): 1}` does for masks of 0 and 255. The filename is stored without its extension, as
+    DeepLab's builders do. An image without a mask is a bad row, unless `optional_masks` is set.
     """
     count = len(classes) if isinstance(classes, (list, tuple)) else classes
     mask = Mask(

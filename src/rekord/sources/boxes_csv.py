@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from rekord.arguments import as_path, check_keywords, invalid
 from rekord.codec.images.inspect import inspect_image
-from rekord.errors import RekordError, error, preview
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
@@ -401,7 +401,9 @@ def _find_columns(rows: list[list[str]], path: str, label: str | None, line: int
     if label is not None:
         if label not in header:
             what, found = f"CSV of boxes has no column `{label[:60]}`", ", ".join(header)[:60] or "no header"
-            raise _csv_error(path, what, "the name of a column: label=…", found, line)
+            meant = closest_match(label, header)
+            do = f'label="{meant}"' if meant else "use the name of a column"
+            raise _csv_error(path, what, "the name of a column", found, line, do=do)
         at["class"] = header.index(label)
     left = [i for i in range(len(header)) if i not in at.values() and folded[i] not in _NO_CLASS_NAMES]
     has_box = "box" in at or all(side in at for side in BOX_SIDES)
@@ -420,6 +422,9 @@ def _find_columns(rows: list[list[str]], path: str, label: str | None, line: int
             "filename, class, xmin, ymin, xmax, ymax, in any order",
             ", ".join(header)[:60] or "no header",
             line,
+            do=None
+            if missing
+            else "name the column of the classes: " + ", or ".join(f'label="{header[i]}"' for i in left[:3]),
         )
     unused = [name for i, name in enumerate(header) if i not in at.values() and name]
     return _CsvColumns(at, len(header), True, box_format, unused=tuple(unused), guesses=tuple(guesses))
@@ -598,12 +603,14 @@ def _parse_size(text: str) -> int | None:
     return int(number) if number is not None and number >= 1 else None
 
 
-def _csv_error(path: str, what: str, expected: str, found: str, line: int, *, code: str = "X534") -> RekordError:
+def _csv_error(
+    path: str, what: str, expected: str, found: str, line: int, *, code: str = "X534", do: str | None = None
+) -> RekordError:
     return error(
         code,
         what,
         location=Location(path=path, line=line),
         expected=expected,
         found=found,
-        do=f"fix line {line:,} of the CSV",
+        do=do or f"fix line {line:,} of the CSV",
     )

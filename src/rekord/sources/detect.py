@@ -321,13 +321,15 @@ class SourceOverrides:
     decimal: str | None = None
     numbers: Sequence[str] | None = None
     strip: bool | None = None
+    text: bool | None = None  # whether a list of images has texts instead of classes
+    box_format: str | None = None
 
 
 _NO_OVERRIDES = SourceOverrides()
 _ACCEPTED_OVERRIDES = {
     "image_folder": ("classes",),
     "images": (),
-    "image_csv": ("classes", "images"),
+    "image_csv": ("classes", "images", "text"),
     "segmentation": ("classes", "ignore", "optional_masks"),
     "voc_segmentation": ("classes", "ignore", "optional_masks"),
     "cityscapes": ("ignore", "optional_masks"),
@@ -335,7 +337,7 @@ _ACCEPTED_OVERRIDES = {
     "coco": ("label_map", "images"),
     "yolo": ("label_map",),
     "kitti": ("label_map",),
-    "boxes_csv": ("label_map", "images"),
+    "boxes_csv": ("label_map", "images", "box_format"),
     "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
     "jsonl": ("encoding",),
     "text": ("encoding",),

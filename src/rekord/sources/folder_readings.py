@@ -6,11 +6,9 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rekord.codec.images.store import inspect_mask
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import (
@@ -45,7 +43,7 @@ from rekord.sources.folder_survey import (
 from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
 from rekord.sources.kitti import is_label_file
-from rekord.sources.segmentation import recognize_pair_list
+from rekord.sources.segmentation import are_binary_masks, recognize_pair_list
 
 _CLASS_NAMES = re.compile(r"category|categories|classes|class_?names|synset|wnid")
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
@@ -92,7 +90,8 @@ def weigh_folder(survey: FolderSurvey, layout: str | None) -> DetectedSource:
     if not doubts and (len(annotated) == 1 or _is_same_layout(annotated)):
         return _with_basis(annotated[0])
     if doubts:
-        raise refusal(survey, [*annotated, *_other_readings(survey, annotated)], None, doubts)
+        explicit = [each for one in annotated for each in _iter_mask_values(survey, one)]
+        raise refusal(survey, [*explicit, *_other_readings(survey, annotated)], None, doubts)
     if annotated:
         kinds = "several annotations" if len({one.source.kind for one in annotated}) == 1 else "several kinds of data"
         examples = "; ".join(one.what for one in annotated[:_MAX_SHOWN])
@@ -134,7 +133,9 @@ def _find_reading_doubt(survey: FolderSurvey, reading: Reading) -> str | None:
     ]
     if lists and not source.folders and source.masks is not None and _has_one_split(survey, source.path):
         return f"lists of splits in {folder_name(lists[0].folder)}, which folders of images and masks do not use"
-    return _describe_binary_masks(survey, source)
+    if _has_binary_masks(survey, source):
+        return "masks with only 0 and 255: 255 is a class, or marks pixels without one"
+    return None
 
 
 def _has_one_split(survey: FolderSurvey, path: str) -> bool:
@@ -170,7 +171,16 @@ def _find_unlisted(survey: FolderSurvey, source: DetectedSource) -> str | None:
     return f"lists of {covered:,} of {total:,} images" if covered * 2 < total else None
 
 
-def _describe_binary_masks(survey: FolderSurvey, source: DetectedSource) -> str | None:
+def _iter_mask_values(survey: FolderSurvey, reading: Reading) -> Iterator[Reading]:
+    """The reading; for binary masks, one for each meaning of 255."""
+    if reading.source.kind != "segmentation" or not _has_binary_masks(survey, reading.source):
+        yield reading
+        return
+    for what, flags in (("255 is class 1", ("--colours", "0=0,255=1")), ("255 is no class", ("--ignore", "255"))):
+        yield reading._replace(what=f"{reading.what}; {what}", arguments=(*reading.arguments, *flags))
+
+
+def _has_binary_masks(survey: FolderSurvey, source: DetectedSource) -> bool:
     """Whether the first masks only have the values 0 and 255: 255 may be a class, or mean no class."""
     folders = [one.masks for one in source.folders] or [source.masks or source.path]
     masks = [
@@ -180,21 +190,8 @@ def _describe_binary_masks(survey: FolderSurvey, source: DetectedSource) -> str 
         if any((survey.path(parts) + os.sep).startswith(folder + os.sep) for folder in folders)
         and (source.masks != source.path or set(split_words(name)) & MASK_WORDS)
     ][: _MAX_DECODED * 4]
-    if source.masks is None and not source.folders:
-        return None  # lists of pairs have a table of colours
-    levels = {(0, 0, 0): 0, (255, 255, 255): 255}
-    is_binary = [_has_only_ids(mask, 255, levels) for mask in masks]
-    if masks and all(is_binary) and not all(_has_only_ids(mask, None, {(0, 0, 0): 0}) for mask in masks):
-        return "masks with only 0 and 255: 255 is a class, or marks pixels without one (--ignore 255)"
-    return None
-
-
-def _has_only_ids(path: str, ignore: int | None, colours: Mapping[tuple[int, int, int], int]) -> bool:
-    try:
-        inspect_mask(Path(path), name="mask", classes=1, ignore=ignore, colours=colours, verify="full")
-    except RekordError:
-        return False
-    return True
+    # Lists of pairs have a table of colours.
+    return (source.masks is not None or bool(source.folders)) and are_binary_masks(masks)
 
 
 def _with_basis(reading: Reading) -> DetectedSource:
@@ -416,7 +413,8 @@ def _mask_reading(survey: FolderSurvey, pairs: Sequence[FolderPair]) -> Reading 
         ]
     )
     what = f"images and masks: {folder_name(pairs[0].images)} and {folder_name(pairs[0].masks)} have the same names"
-    more = f", and {len(pairs) - 1} other splits" if len(pairs) > 1 else ""
+    rest = len(pairs) - 1
+    more = f", and so do {rest} other {'split' if rest == 1 else 'splits'}" if rest else ""
     source = DetectedSource("segmentation", survey.root, folders=folders)
     return Reading(what + more, source, _with_layout(survey, "deeplab"))
 
@@ -443,7 +441,8 @@ def _common_roots(pairs: Sequence[FolderPair]) -> tuple[Parts, Parts] | None:
 def _pair_reading(survey: FolderSurvey, images: Parts, masks: Parts, matched: int) -> Reading:
     folders = survey.path(images), survey.path(masks)
     a, b = [join_path(one, "") for one in folders]
-    what = f"images and masks: {folder_name(images)} and {folder_name(masks)} have {matched:,} names in common"
+    names = f"{matched:,} {'name' if matched == 1 else 'names'}"
+    what = f"images and masks: {folder_name(images)} and {folder_name(masks)} have {names} in common"
     return Reading(what, DetectedSource("segmentation", *folders), ("--images", a, "--masks", b))
 
 

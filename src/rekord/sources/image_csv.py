@@ -82,6 +82,7 @@ class ImageCsvColumns(NamedTuple):
     is_text: bool = False
     flags: tuple[tuple[str, int], ...] = ()  # columns of 0 and 1, one per class
     unused: tuple[str, ...] = ()  # other columns
+    guess: str | None = None  # how the label was found, if not by its name
 
 
 class ImageCsvReader:
@@ -222,6 +223,11 @@ def find_columns(
         distinct = len(names) == len(flags) > 1 and all(map(is_utf8_encodable, names))
         if distinct and sample and all(_are_flags(fields, flags) for _, fields in sample):
             return ImageCsvColumns(image, image, at["split"], len(head), whole, flags=tuple(flags))
+        if len(flags) == 1 and _are_classes(
+            [fields[flags[0][1]] for _, fields in sample if len(fields) == len(head)]
+        ):
+            guess = f"`{flags[0][0]}` is the class: the only other column"
+            return ImageCsvColumns(image, flags[0][1], at["split"], len(head), whole, guess=guess)
     missing = "image" if image is None else "label"
     raise unreadable_csv_error(
         path,
@@ -230,6 +236,17 @@ def find_columns(
         found=_preview_header(head),
         do=f'name the column of the {missing}s: {missing}="…"',
     )
+
+
+def _are_classes(values: list[str]) -> bool:
+    """Whether values are those of several rows each, and not measurements."""
+    return 2 * len(set(values)) <= len(values) and not _are_measurements(values)
+
+
+def _are_measurements(values: list[str]) -> bool:
+    """Whether all values are numbers, and some of them are not integers: 0.25, but not 1.0."""
+    decimals = [re.fullmatch(r"[-+]?\d*(?:\.(\d*))?(?:[eE][-+]?\d+)?", one.strip()) for one in values]
+    return bool(values) and all(decimals) and any((one[1] or "").strip("0") for one in decimals if one)
 
 
 def _are_flags(fields: list[str], flags: Sequence[tuple[str, int]]) -> bool:
@@ -340,6 +357,8 @@ def _read_sample(path: str, head: bytes | None = None) -> list[_ImageCsvLine] | 
     if 2 * len(good) <= len(lines):
         return None
     if not found.flags and path.lower().endswith(TEXT_EXTENSIONS) and not _is_target([one.label for one in good]):
+        return None
+    if not found.flags and _are_measurements([one.label for one in good if one.label]):
         return None
     names = [line.image for line in good]
     base, left_off = find_base(names, candidate_image_folders(path))
@@ -489,6 +508,7 @@ class ImageCsvSource(ListingSource):
             files.append(own._replace(path=name.replace(os.sep, "/")))
             unused += [UnusedInput("column", one, "neither image, class nor split") for one in columns.unused if one]
             unused = list(dict.fromkeys(unused))
+            guesses += [SourceGuess("label", columns.guess, 'label="…"')] if columns.guess else []
             is_text, found = self._choose_target(path, columns, found, guesses)
             kinds[is_text, tuple([one for one, _ in columns.flags])] = path
             folders = [self.images] if self.images else candidate_image_folders(path)
@@ -551,7 +571,17 @@ class ImageCsvSource(ListingSource):
             lines = [line if line.label is None else line._replace(label=_unquote(line.label)) for line in lines]
         if self.text is not None or columns.is_text or quoted:
             return columns.is_text or bool(quoted) if self.text is None else self.text, lines
-        if not path.lower().endswith(TEXT_EXTENSIONS) or dict(self.columns)["label"] is not None:
+        if dict(self.columns)["label"] is not None:
+            return False, lines
+        if _are_measurements(values):
+            raise unreadable_csv_error(
+                path,
+                "has numbers that are not classes",
+                expected="classes: names, or integers",
+                found=preview(values[0]),
+                do='layout="table" for a table of numbers without images, or label="…" if each number is a class',
+            )
+        if not path.lower().endswith(TEXT_EXTENSIONS):
             return False, lines
         distinct = set(values)
         are_ids = all(INTEGER_PATTERN.fullmatch(value) for value in distinct)
@@ -641,7 +671,7 @@ class ImageCsvSource(ListingSource):
         )
 
     def _row_error(self, line: _ImageCsvLine) -> RekordError:
-        below = "the folder of the list" if self.images is None else "root="
+        below = "the folder of the list" if self.images is None else to_printable_path(self.images)
         what, feature, expected, found, do = {
             "no image": ("line has no image", "image", "a path", "nothing", "fix or remove the line"),
             "E360": (

@@ -533,6 +533,8 @@ class SegmentationSource(ImageMaskSource):
         elif self.colours is None and path is not None:
             reason = "a table of colours, but the masks have class ids"
             unused.append(UnusedInput("file", relative_path(self._base, path), reason))
+        if table is None or not table.names:
+            guesses += self._find_binary_masks(masks[:_MAX_DECODED])
         if table is None:
             return PairListing(pairs, files, self.classes, hints, tuple(unused), tuple(guesses))
         if path is not None:
@@ -542,6 +544,14 @@ class SegmentationSource(ImageMaskSource):
         hints |= {"colours": table.colours, "ignore": ignore}
         hints.setdefault("classes", len(table.names))
         return PairListing(pairs, files, self.classes or table.names or None, hints, tuple(unused), tuple(guesses))
+
+    def _find_binary_masks(self, masks: Sequence[str]) -> list[SourceGuess]:
+        """What 255 means in masks of only 0 and 255, unless it is declared."""
+        if self.ignore is not None or not are_binary_masks(masks):
+            return []
+        what = "masks have only the values 0 and 255, and 255 marks pixels without a class"
+        do = "if it is class 1: rk.layouts.deeplab(classes=2, colours={(0, 0, 0): 0, (255, 255, 255): 1})"
+        return [SourceGuess("mask", what, do)]
 
     def _choose_table(
         self, path: str | None, masks: Sequence[str], ignore: int
@@ -591,6 +601,12 @@ def _has_only(masks: Sequence[str], colours: Mapping[tuple[int, int, int], int])
         except RekordError:
             return False
     return True
+
+
+def are_binary_masks(masks: Sequence[str]) -> bool:
+    """Whether these masks have only the values 0 and 255, and both or 255 occur."""
+    black, white = (0, 0, 0), (255, 255, 255)
+    return bool(masks) and _has_only(masks, {black: 0, white: 255}) and not _has_only(masks, {black: 0})
 
 
 def _select_masks(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:

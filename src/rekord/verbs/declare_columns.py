@@ -24,6 +24,7 @@ from rekord.schema import Feature, Label, MultiLabel, Schema, Text
 from rekord.sources.arrays import DataFrameSource
 from rekord.sources.arrow import ArrowTableSource
 from rekord.sources.base import Source, SourceFacts, SourceRow, UnusedInput, is_partitioned
+from rekord.sources.boxes_csv import BoxesCsvSource
 from rekord.sources.csv import CsvSource, GzipCsvSource
 from rekord.sources.csv import csv as read_csv
 from rekord.sources.image_csv import ImageCsvSource
@@ -99,6 +100,8 @@ def _optional(names: Sequence[str] | None) -> tuple[str, ...] | None:
 
 def adapt_image_list(source: Source, options: WriteOptions) -> tuple[Source, WriteOptions]:
     """A CSV of images, with the named column as its label; or as a table, if its other columns are named."""
+    if isinstance(source, BoxesCsvSource) and options.label not in (None, "labels"):
+        return replace(source, label=options.label), replace(options, label=None)
     if not isinstance(source, ImageCsvSource) or options.schema is not None:
         return source, options
     if options.label is None and source.facts().layout == "table":

@@ -149,9 +149,13 @@ def choose_layout(
         return classification(classes=classes, background=background, optional_labels=optional)
     if name == "deeplab":
         colours = facts.extra.get("colours") if masks.colours is None else masks.colours
+        ignore = facts.extra.get("ignore", 255) if masks.ignore == "as the source" else masks.ignore
+        ids = set(masks.colours.values()) - {ignore} if masks.colours else ()
         return deeplab(
-            classes=masks.classes or facts.extra.get("classes") or (len(classes) if classes else 21),
-            ignore=facts.extra.get("ignore", 255) if masks.ignore == "as the source" else masks.ignore,
+            classes=masks.classes
+            or facts.extra.get("classes")
+            or (len(classes) if classes else max(ids) + 1 if ids else 21),
+            ignore=ignore,
             colours=colours,
             optional_masks=bool(facts.extra.get("optional_masks")),
         )
@@ -280,6 +284,9 @@ def prepare_conversion(
         max_rejects=float(options.max_rejects),
         format=options.format,
     )
+    # What is declared was not guessed.
+    settled = {one for one in (options.label, *(options.columns or ())) if one in chosen.schema}
+    settled = {one for one in settled if chosen.schema[str(one)].is_label} | ({"mask"} if masks.colours else set())
     if options.format == "tfds":
         check_tfds_output(place, chosen.schema, rule.names, compression)
     return Conversion(
@@ -295,8 +302,17 @@ def prepare_conversion(
         rows=facts.rows,
         source_bytes=facts.source_bytes,
         known_rows=is_partitioned(source) or bool(facts.files),
-        guesses=(*(detected.guesses if detected is not None else ()), *facts.guesses),
-        unused=(*facts.unused, *_find_unused(read, facts, detected)),
+        guesses=tuple(
+            [
+                guess
+                for guess in (*(detected.guesses if detected is not None else ()), *facts.guesses)
+                if guess.column not in settled
+            ]
+        ),
+        # The source knows better than its folder why a file is not used.
+        unused=tuple(
+            {(one.kind, one.name): one for one in (*_find_unused(read, facts, detected), *facts.unused)}.values()
+        ),
         spills=None if options.staging is None else os.fspath(options.staging),
         fresh=bool(options.fresh),
         storage=storage,

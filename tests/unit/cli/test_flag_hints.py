@@ -40,7 +40,8 @@ def translate() -> Iterator[Any]:
         ("write", 'classes=["cat", "dog"]', "--classes N|FILE"),  # a list has no form on the command line
         ("write", "map= with a function", "--map FILE.py:FUNC with a function"),
         ("write", "images=pathlib.Path(…)", "--images DIR"),
-        ("write", "colours: rk.layouts.deeplab(colours={(128, 0, 0): 1, …})", "colours: --colours FILE"),
+        ("write", "colours: rk.layouts.deeplab(colours={(128, 0, 0): 1, …})", "colours: --colours FILE|LEVELS"),
+        ("write", "colours={(0, 0, 0): 0, (255, 255, 255): 1}", "--colours 0=0,255=1"),
         ("write", "run it again with --fresh (fresh=True)", "run it again with --fresh"),
         ("export", "name them with columns=[…] (--columns a,b)", "name them with --columns a,b"),
         ("rewrite", 'cast={"label": "int64", "x": "float32"}', "--cast label=int64 --cast x=float32"),

@@ -136,6 +136,82 @@ def test_masks_of_colours_become_class_ids(capsys: pytest.CaptureFixture[str]) -
     assert np.unique(np.asarray(Image.open("mask.png"))).tolist() == [3]
 
 
+def test_binary_masks_are_refused_with_a_command_for_each_meaning_of_255(capsys: pytest.CaptureFixture[str]) -> None:
+    image("data/images/1.jpg")
+    Path("data/masks").mkdir()
+    Image.fromarray(np.array([[0, 255] * 4] * 8, np.uint8)).save("data/masks/1.png")
+    assert run_command_line(["write", "data", "out", "--json"]) == 2
+    readings = json.loads(capsys.readouterr().out)["error"]["readings"]
+    commands = [one["command"] for one in readings if "--masks" in one["command"]]
+    found = {}
+    for command in commands:
+        out = f"out{len(found)}"
+        document = written(capsys, *command.replace("OUT", out).split()[2:])
+        assert [one for one in document["guesses"] if one["column"] == "mask"] == []  # type: ignore[attr-defined]
+        mask = rk.open(out).schema["mask"]
+        values = np.unique(next(iter(rk.open(out)["train"].batches(1, decode=True)))["mask"]).tolist()
+        found[command.split("data/masks ")[1]] = (mask.classes, values)  # type: ignore[attr-defined]
+    assert found == {"--colours 0=0,255=1 OUT": (2, [0, 1]), "--ignore 255 OUT": (21, [0, 255])}
+    # Without either, what was assumed is reported.
+    document = written(capsys, "--images", "data/images", "--masks", "data/masks", "plain")
+    (guess,) = document["guesses"]  # type: ignore[misc]
+    assert guess["do"] == "if it is class 1: --classes 2 --colours 0=0,255=1"
+
+
+def test_a_table_of_colours_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    image("a/1.jpg")
+    image("b/1.png", colour=(128, 64, 0))
+    Path("table.txt").write_text("0 0 0 Void\n1 1 1 Sky\n128 64 0 Road\n")
+    written(capsys, "--images", "a", "--masks", "b", "out", "--colours", "table.txt")
+    assert np.unique(next(iter(rk.open("out")["train"].batches(1, decode=True)))["mask"]).tolist() == [2]
+
+
+def test_options_of_lists_are_named_by_messages_and_work(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("1.jpg", "2.jpg", "3.jpg"):
+        image(f"a/{name}", side=20)
+    lists = {
+        "words.txt": "1.jpg hello\n2.jpg world\n3.jpg again\n",
+        "boxes.csv": "file,xmin,ymin,xmax,ymax,kind,colour\n1.jpg,1,2,8,9,cat,red\n2.jpg,1,2,8,9,dog,red\n",
+        "numbers.csv": "file,bbox,class\n1.jpg,[1 2 8 9],cat\n2.jpg,[1 2 8 9],cat\n",
+    }
+    for name, text in lists.items():
+        Path("a", name).write_text(text)
+    proposed = {
+        "words.txt": ("X528", [["--no-text"], ["--text"]]),
+        "boxes.csv": ("X534", [["--label", "kind"], ["--label", "colour"]]),
+        "numbers.csv": ("X534", [["--box-format", "xyxy"], ["--box-format", "xywh"]]),
+    }
+    for name, (code, flags) in proposed.items():
+        assert run_command_line(["write", f"a/{name}", "out", "--json"]) in (2, 3)
+        failure = json.loads(capsys.readouterr().out)["error"]
+        assert failure["code"] == code
+        for number, one in enumerate(flags):
+            assert " ".join(one) in failure["do"]
+            written(capsys, f"a/{name}", f"{name}-{number}", *one)
+    assert rk.open("words.txt-1").schema["text"] == rk.Text()
+    assert [row["text"] for row in rk.open("words.txt-0")["train"].take(2)] == ["hello", "world"]
+    assert run_command_line(["write", "a/boxes.csv", "out", "--label", "kidn", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["do"] == "--label kind"
+    Path("list.csv").write_text("file,class\n1.jpg,x\n2.jpg,x\n9.jpg,x\n")
+    assert (
+        run_command_line(["write", "list.csv", "out", "--layout", "classification", "--images", "a", "--json"]) == 1
+    )
+    failure = json.loads(capsys.readouterr().out)["error"]
+    assert (failure["code"], failure["expected"]) == ("E360", "a file below a")
+    assert failure["do"].endswith("relative to: --images DIR")
+
+
+@pytest.mark.parametrize(
+    ("flags", "guesses"), [([], ["ok"]), (["--label", "ok"], []), (["--column", "ok=label"], [])]
+)
+def test_a_column_that_is_declared_a_label_is_not_a_guess(
+    flags: list[str], guesses: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("answers.csv").write_text("age,ok\n" + "3,yes\n4,no\n" * 20)
+    document = written(capsys, "answers.csv", "out", *flags)
+    assert [one["column"] for one in document["guesses"]] == guesses  # type: ignore[attr-defined]
+
+
 def test_names_of_classes_come_from_a_file(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("names.txt").write_text("dog\ncat\n")
     written(capsys, photos, "out", "--classes", "names.txt")

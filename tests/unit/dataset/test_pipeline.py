@@ -15,6 +15,7 @@ import pytest
 from lifetimes import ended, eventually
 
 import rekord as rk
+from rekord.dataset.readers import pipeline
 from rekord.dataset.readers.pipeline import OrderedWork
 
 pytestmark = pytest.mark.concurrency
@@ -198,3 +199,10 @@ if {left!r} == "exception":
 """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (3 if left == "exception" else 0, "", "")
+
+
+def test_the_finalizer_does_nothing_while_the_interpreter_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = work(iter(()))
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "os", None)  # as modules are cleared
+        made.__del__(lambda: True)

@@ -123,7 +123,7 @@ def test_a_clear_folder_has_one_reading(
         ),
         (
             images("images/1.jpg") | masks("masks/1.png", "labels/1.png"),
-            "images and labels have 1 names in common",
+            "images and labels have 1 name in common",
             {"deeplab", "images"},
         ),
     ],

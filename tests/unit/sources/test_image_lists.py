@@ -252,6 +252,32 @@ def test_a_later_field_that_is_neither_0_nor_1_is_a_bad_row(put):
     assert faults_of(image_csv(path))[-1] == ("E356", str(path), 1002, "cat")
 
 
+def test_the_only_other_column_is_the_class_if_rows_share_its_values(put):
+    folder = put("images/a1.jpg", "images/a2.jpg", "images/a3.jpg", "images/a4.jpg")
+    path = write(folder, "labels.csv", "id,breed\na1,pug\na2,beagle\na3,pug\na4,beagle\n")
+    source = detect_source(folder)
+    assert source.kind == "image_csv"
+    assert [row["label"] for row in values_of(source)] == ["pug", "beagle"] * 2
+    assert source.facts().classes == ("beagle", "pug")
+    assert SourceGuess("label", "`breed` is the class: the only other column", 'label="…"') in source.facts().guesses
+    write(folder, "labels.csv", "id,breed\na1,a\na2,b\na3,c\na4,d\n")  # a value per row may be anything
+    assert not recognize_image_list(str(path))
+
+
+@pytest.mark.parametrize("values", [["0.5", "1.25", "3", "0.5"], ["1e-3", "0.25", "-.5", "2."]])
+def test_measurements_are_not_classes(put, values):
+    folder = put("1.jpg", "2.jpg", "3.jpg", "4.jpg")
+    lines = "".join(f"{i}.jpg,{value}\n" for i, value in enumerate(values, 1))
+    path = write(folder, "labels.csv", "filename,target\n" + lines)
+    with pytest.raises(rk.DatasetError) as caught:
+        image_csv(path).facts()
+    assert (caught.value.code, caught.value.location.path) == ("X528", str(path))
+    assert caught.value.found == repr(values[0])
+    assert len({row["label"] for row in values_of(image_csv(path, label="target"))}) == len(set(values))
+    write(folder, "labels.csv", "filename,target\n1.jpg,1.0\n2.jpg,0.0\n3.jpg,1.0\n4.jpg,0.0\n")
+    assert image_csv(path).facts().classes == ("0.0", "1.0")
+
+
 def test_two_lists_that_say_the_same_are_one_and_others_are_refused(put):
     root = put("images/1.jpg", "images/2.jpg")
     write(root, "ann.csv", "image_name,label\n1.jpg,cat\n2.jpg,dog\n")

@@ -51,6 +51,7 @@ _COLOUR_NAMES = {
     Colour.RGB: "RGB",
     Colour.RGBA: "RGBA",
 }
+_MAX_LEVELS = 4  # that a message lists
 _MAX_PIXELS = 1 << 28
 
 
@@ -131,7 +132,9 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
         return _inspect_array(value, ids, colours)
     data, path = read_image_bytes(value, "Mask")
     facts = _core.inspect_image(data, verify == "full")
-    if facts.fault == ImageFault.NONE and not _is_storable(facts, ids) and verify != "full":
+    is_mapped = _is_mapped(facts, colours)
+    is_storable = _is_storable(facts, ids) and not is_mapped
+    if facts.fault == ImageFault.NONE and not is_storable and verify != "full":
         facts = _core.inspect_image(data, True)  # it will be parsed
     if facts.fault not in (ImageFault.NONE, ImageFault.NOT_AN_IMAGE):
         raise invalid_image_error(facts, data, path, "mask")
@@ -146,7 +149,7 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
     given = data
     if verify == "headers" and _needs_only_new_header(facts, ids):
         data = palette_to_grey(data, _core.png_chunks(data))
-    elif verify == "full" or not _is_storable(facts, ids):
+    elif verify == "full" or not is_storable:
         data = _convert_to_png(data, facts, ids, colours, path)
     return EncodedImage(
         VerifiedMask(data) if data is given else GeneratedMask(data),
@@ -175,6 +178,17 @@ def _needs_only_new_header(facts: _core.ImageFacts, ids: MaskIds) -> bool:
     return facts.colour == Colour.PALETTE and facts.bits == 8 and not ids.wide
 
 
+def _is_mapped(facts: _core.ImageFacts, colours: ColourMap | None) -> bool:
+    """Whether pixels are not class ids, but colours of the map; in a map of greys, grey levels from 0 to 255."""
+    if facts.colour == Colour.GREY and facts.bits == 8:
+        return _has_only_greys(colours)
+    return facts.colour not in (Colour.GREY, Colour.PALETTE)
+
+
+def _has_only_greys(colours: ColourMap | None) -> bool:
+    return bool(colours) and all(len(set(colour)) == 1 for colour in colours or ())
+
+
 def _convert_to_png(
     data: bytes, facts: _core.ImageFacts, ids: MaskIds, colours: ColourMap | None, path: str | None
 ) -> bytes:
@@ -189,12 +203,12 @@ def _convert_to_png(
             path=path,
         )
     chunks = _core.png_chunks(data)
-    coloured = facts.colour not in (Colour.GREY, Colour.PALETTE)
-    if coloured and (colours is None or facts.bits != 8):
+    is_mapped = _is_mapped(facts, colours)
+    if is_mapped and (colours is None or facts.bits != 8):
         raise _missing_colour_map_error(facts, colours, path)
     form = _core.PixelForm(facts.width, facts.height, facts.bits, _SAMPLES_PER_PIXEL[facts.colour], facts.interlaced)
     image_data = inflate_png(data, chunks, form, path)
-    if coloured and colours is not None:
+    if is_mapped and colours is not None:
         pixels = np.frombuffer(read_samples(image_data, form, path), np.uint8)
         found = _map_colours_to_ids(pixels.reshape(facts.height, facts.width, -1), colours, path)
         return encode_grey_png(_validate_ids(found, ids, path))
@@ -261,7 +275,14 @@ def _explain_ids(present: list[int], bad: list[int], ids: MaskIds) -> tuple[str 
             "ignore=255",
         )
     if scaled:
-        return f"all values are multiples of {step}: the ids were scaled for display", f"divide them by {step}"
+        greys = {(value, value, value): value // step for value in present}
+        mapped = (
+            f", or rk.layouts.deeplab(classes={ids.classes}, colours={greys})" if len(greys) <= _MAX_LEVELS else ""
+        )
+        return (
+            f"all values are multiples of {step}: the ids were scaled for display",
+            f"divide them by {step}{mapped}",
+        )
     if bad == [ids.classes] and present[0] > 0:
         return "no pixel is 0: the ids start at 1", f"declare classes={ids.classes + 1}, or subtract 1"
     return None, f"fix the mask, or declare classes={bad[-1] + 1} or ignore="
@@ -271,9 +292,9 @@ def _explain_ids(present: list[int], bad: list[int], ids: MaskIds) -> tuple[str 
 
 
 def _map_colours_to_ids(pixels: Array, colours: ColourMap, path: str | None) -> Array:
-    """The class ids of pixels of 2 (grey, alpha), 3 (RGB) or 4 (RGBA) samples."""
+    """The class ids of pixels of 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGBA) samples."""
     channels = pixels.shape[2]
-    red, green, blue = (pixels[:, :, 0 if channels == 2 else i].astype(np.uint32) for i in range(3))
+    red, green, blue = (pixels[:, :, 0 if channels < 3 else i].astype(np.uint32) for i in range(3))
     packed = red << 16 | green << 8 | blue
     if channels in (2, 4):
         # Pixels that are not opaque are not colours of the map.
@@ -310,8 +331,8 @@ def _unknown_colour_error(
     pixels: Array, matches: Array, packed: Array, at: tuple[int, int], known: int, path: str | None
 ) -> InvalidImage:
     samples_there = [int(one) for one in pixels[at]]
-    colour = samples_there[:1] * 3 if len(samples_there) == 2 else samples_there[:3]
-    alpha = "" if len(samples_there) == 3 else f" with alpha {samples_there[-1]}"
+    colour = samples_there[:1] * 3 if len(samples_there) < 3 else samples_there[:3]
+    alpha = "" if len(samples_there) in (1, 3) else f" with alpha {samples_there[-1]}"
     different = len(np.unique(packed[~matches]))
     count = int(np.count_nonzero(~matches))
     smoothed = different > 3 * known and count > different
@@ -364,12 +385,14 @@ def _describe_non_ids(array: Array, ids: MaskIds) -> tuple[str, str]:
 
 
 def _inspect_array(array: Array, ids: MaskIds, colours: ColourMap | None) -> EncodedImage:
-    if colours is not None and array.ndim == 3 and array.shape[2] in (3, 4) and array.dtype == np.uint8:
-        if 0 in array.shape:
-            raise invalid_mask_error("an array with pixels", describe_shape(array), "give one colour per pixel")
-        array = _map_colours_to_ids(array, colours, None)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
+    is_coloured = array.ndim == 3 and array.shape[2] in (3, 4)
+    is_mapped = is_coloured or (array.ndim == 2 and _has_only_greys(colours))
+    if colours is not None and is_mapped and array.dtype == np.uint8:
+        if 0 in array.shape:
+            raise invalid_mask_error("an array with pixels", describe_shape(array), "give one colour per pixel")
+        array = _map_colours_to_ids(array if is_coloured else array[:, :, None], colours, None)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biu":
         raise invalid_mask_error("a 2-D array of integers", *_describe_non_ids(array, ids))
     known = (array >= 0) & (array < ids.classes)

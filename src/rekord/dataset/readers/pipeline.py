@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -249,8 +250,9 @@ class OrderedWork(Generic[WorkItem, Result]):
                     _join(thread, timeout)
                     thread.is_abandoned = timeout is not None and thread.is_alive()
 
-    def __del__(self) -> None:
-        self.stop()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # the threads have ended, and modules may be gone
+            self.stop()
 
     def _schedule(self) -> None:
         slot: _Slot = SimpleQueue()

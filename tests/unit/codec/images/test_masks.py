@@ -193,13 +193,14 @@ def test_the_first_pixel_that_is_no_class_id_is_named(tmp_path: Path) -> None:
             [[0, 255]],
             {"classes": 2, "ignore": None},
             "all values are multiples of 255: the ids were scaled for display",
-            "divide them by 255",
+            "divide them by 255, or rk.layouts.deeplab(classes=2, colours={(0, 0, 0): 0, (255, 255, 255): 1})",
         ),
         (
             [[0, 60, 120, 240]],
             {"classes": 5, "ignore": None},
             "all values are multiples of 60: the ids were scaled for display",
-            "divide them by 60",
+            "divide them by 60, or rk.layouts.deeplab(classes=5, "
+            "colours={(0, 0, 0): 0, (60, 60, 60): 1, (120, 120, 120): 2, (240, 240, 240): 4})",
         ),
         (
             [[1, 2, 21]],
@@ -234,6 +235,18 @@ def test_grey_and_alpha_are_colours_too() -> None:
     pixels = np.array([[[0, 255], [9, 255]]], np.uint8)
     found = looked(png(pixels, kind=GREY_ALPHA), colours={(0, 0, 0): 3, (9, 9, 9): 4})
     assert np.array_equal(ids_of(found), [[3, 4]])
+
+
+@pytest.mark.parametrize("verify", ["full", "headers"])
+@pytest.mark.parametrize("as_array", [False, True])
+def test_a_map_of_greys_maps_the_levels_of_grey_masks(verify: Any, as_array: bool) -> None:
+    levels = np.array([[0, 255, 255], [255, 0, 0]], np.uint8)
+    value = levels if as_array else png(levels, kind=GREY)
+    found = looked(value, classes=2, colours={(0, 0, 0): 0, (255, 255, 255): 1}, verify=verify)
+    assert np.array_equal(ids_of(found), levels // 255)
+    other = np.array([[0, 7]], np.uint8)
+    failure = refused(other if as_array else png(other, kind=GREY), colours={(0, 0, 0): 0, (255, 255, 255): 1})
+    assert (failure.code, failure.found) == ("E333", "(7, 7, 7) at row 0, column 1; 1 such pixel")
 
 
 def test_ids_of_grey_and_palette_masks_need_no_colours() -> None:
