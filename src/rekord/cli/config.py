@@ -32,7 +32,7 @@ COMMON_KEYS = frozenset(
 
 VERB_KEYS: Mapping[str, frozenset[str]] = {
     "write": frozenset(
-        {"layout", "split", "split_by", "stratify", "key", "index", "shuffle", "on_bad_row", "max_rejects", "format"}
+        {"layout", "split", "split_by", "stratify", "key", "index", "shuffle", "format"}
         | {"resize", "resize_filter", "resize_fit", "crop", "encode", "decode", "normalize", "mean", "std"}
         | {"label", "background", "encoding", "ignore", "optional_masks"}
     ),

@@ -176,7 +176,7 @@ def _iter_mask_values(survey: FolderSurvey, reading: Reading) -> Iterator[Readin
     if reading.source.kind != "segmentation" or not _has_binary_masks(survey, reading.source):
         yield reading
         return
-    for what, flags in (("255 is class 1", ("--colours", "0=0,255=1")), ("255 is no class", ("--ignore", "255"))):
+    for what, flags in (("255 is class 1", ("--colours", "0=0,255=1")), ("255 is not a class", ("--ignore", "255"))):
         yield reading._replace(what=f"{reading.what}; {what}", arguments=(*reading.arguments, *flags))
 
 

@@ -14,7 +14,7 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
-from rekord.sources.base import SourceFile
+from rekord.sources.base import SourceFile, SourceGuess
 from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
 from rekord.sources.image_folder import find_images, stat_file, strip_image_extension, validate_folder
 from rekord.storage.local import LOCAL
@@ -150,6 +150,7 @@ _NON_LABEL_NAMES = frozenset(
     ("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt", "trainval.txt", "notes.txt")
 )
 _DARKNET_SPLITS = {f"obj_{split}_data": split for split in ("train", "val", "valid", "test")}
+_NUMBERS_AS_NAMES = "no file has class names: the classes are named by their numbers"
 _MIN_DECIMALS, _MAX_DECIMALS = 3, 9
 
 
@@ -226,6 +227,7 @@ class YoloSource(AnnotationSource):
                 [entry.content.split for entry in entries if isinstance(entry.content, _YoloImage)]
             ),
             context=_YoloContext(names, ids, keypoints),
+            guesses=() if names is not None else (SourceGuess(None, _NUMBERS_AS_NAMES, "label_map=…"),),
         )
 
     def _entries(

@@ -173,7 +173,6 @@ def test_a_wrong_key_or_value_is_an_error_of_every_verb(
     ("text", "option"),
     [
         ("[write]\nworkers = 'many'", "--workers"),
-        ("[write]\nmax-rejects = 'x'", "--max-rejects"),
         ("[write]\nsplit = {a = 0.5, b = 0.6}", "--split"),
         ("[write]\nshard-size = 'huge'", "--shard-size"),
     ],
@@ -267,3 +266,12 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(place: Path, cap
     (place / "rekord.toml").write_text('"a\\u001b[31m" = "\\u001b[2J"')
     assert run_command_line(["check", "x.csv"]) == 2
     assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["on-bad-row", "max-rejects", "limit", "drop", "map"])
+def test_no_file_can_leave_rows_or_columns_out_or_run_code(
+    key: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "rekord.toml").write_text(f"[write]\n{key} = 'reject'\n")
+    assert run_command_line(["write", "x.csv", "out"]) == 2
+    assert capsys.readouterr().err.startswith("UsageError U692: ")

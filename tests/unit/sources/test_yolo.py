@@ -299,3 +299,12 @@ def test_a_kpt_shape_that_cannot_be_read_is_refused_by_line(tmp_path):
 def test_digits_that_only_python_joins_are_no_number(one, line):
     failure = bad(rows(one(line))[0])
     assert (failure.code, failure.location.line) == ("E372", 1)
+
+
+def test_classes_without_names_are_reported(tmp_path):
+    put_image(tmp_path / "images/1.png")
+    put(tmp_path, "labels/1.txt", "0 0.5 0.5 0.2 0.2\n")
+    (guess,) = yolo(tmp_path).facts().guesses
+    assert guess.what == "no file has class names: the classes are named by their numbers"
+    put(tmp_path, "classes.txt", "cat\n")
+    assert yolo(tmp_path).facts().guesses == ()
