@@ -9,8 +9,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from rekord.errors import preview
 from rekord.sources.annotation_formats import read_file_head
-from rekord.sources.base import UnusedInput
+from rekord.sources.base import SourceFacts, SourceGuess, UnusedInput
 from rekord.sources.image_folder import is_image_name, split_of_folder, strip_image_extension, to_printable_path
 from rekord.storage.local import LOCAL
 
@@ -127,6 +128,18 @@ def is_never_class(name: str) -> bool:
     words = [word for word in split_words(name) if not word.isdigit()]
     longer = [word for word in words if len(word) > 1]
     return bool(longer) and all(word in _NEVER_CLASSES for word in longer)
+
+
+def guess_class_folders(facts: SourceFacts) -> list[SourceGuess]:
+    """What is doubtful about the classes of a folder of images, which was asked for nevertheless."""
+    do = 'to store the images without labels: layout="images"'
+    doubtful = [name for name in facts.classes or () if is_never_class(name)]
+    if doubtful:
+        what = f"{preview(doubtful[0])} is stored as a class, though it is named like a folder of images or a split"
+        return [SourceGuess("label", what, do)]
+    if not facts.extra.get("labels", True):
+        return [SourceGuess("label", "the images are not in class folders: they are stored without labels")]
+    return []
 
 
 def is_container(name: str) -> bool:

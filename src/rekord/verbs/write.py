@@ -38,7 +38,7 @@ from rekord.sources.base import (
     is_partitioned,
 )
 from rekord.sources.detect import FOLDER_KINDS, SourceOverrides, build_source, identify_source
-from rekord.sources.folder_survey import find_unused_files
+from rekord.sources.folder_survey import find_unused_files, guess_class_folders
 from rekord.sources.frameworks import find_framework_source, huggingface
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import LimitedSource
@@ -308,6 +308,7 @@ def prepare_conversion(
                 for guess in (*(detected.guesses if detected is not None else ()), *facts.guesses)
                 if guess.column not in settled
             ]
+            + (guess_class_folders(facts) if read.kind == "image_folder" else [])
         ),
         # The source knows better than its folder why a file is not used.
         unused=tuple(

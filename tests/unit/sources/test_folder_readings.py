@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Callable
@@ -282,3 +283,22 @@ def test_pipes_in_a_folder_are_not_opened(tmp_path: Path) -> None:
     (root / "images" / "labels.csv").write_text("image,label\n0.png,0\n1.png,1\n2.png,0\n")
     listed = rk.write(root / "images" / "labels.csv", tmp_path / "listed", progress=False)
     assert [row["label"] for row in listed["train"]] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("files", "remark"),
+    [
+        (images("JPEGImages/1.jpg", "cat/2.jpg"), "'JPEGImages' is stored as a class, though it is named like"),
+        (images("1.jpg", "2.jpg"), "the images are not in class folders: they are stored without labels"),
+        (images("cat/1.jpg", "dog/2.jpg"), None),
+    ],
+)
+def test_doubtful_classes_are_reported_when_they_were_asked_for(
+    files: dict[str, str], remark: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make_tree(tmp_path / "data", files)
+    command = ["write", str(root), str(tmp_path / "out"), "--layout", "classification", "--json"]
+    assert run_command_line(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    found = [one["what"] for one in document["guesses"] if one["column"] == "label"]
+    assert found[0].startswith(remark) if remark else not found, found
