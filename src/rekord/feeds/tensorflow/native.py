@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from rekord.arguments import integer, one_of
-from rekord.codec.columns import Batch, Column
+from rekord.codec.columns import Batch
 from rekord.codec.images.decode import ImageColumnDecoder
 from rekord.dataset.batches import BatchReader, BatchRequest, LoaderState, read_batches
 from rekord.dataset.options import BatchOptions
@@ -25,7 +25,7 @@ from rekord.feeds.tensorflow.columns import (
     pad_form,
     validate_mapped_batch,
 )
-from rekord.feeds.tensorflow.packing import BatchPacking
+from rekord.feeds.tensorflow.packing import BatchPacking, count_bytes
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 _MAX_PREFETCH = 1024
 """More prefetched batches would only take memory."""
+
+_MAX_GROUPED_ROWS = 256
+_MAX_GROUP_BATCHES = 32
+_MAX_GROUP_BYTES = 1 << 20
+"""Passing a small batch to TensorFlow costs more than decoding it, so several are passed at a time. Splitting a group
+copies it, which costs more for larger batches."""
 
 
 def build_native_dataset(
@@ -52,32 +58,46 @@ def build_native_dataset(
     epochs = EpochTracker(request, state, one_length=one_length)
     is_mapped = has_map(request)
     forms = determine_forms(request) if forms is None else forms
-    boundary = BatchPacking.of(forms)
+    packing = BatchPacking.of(forms)
     # A short last batch or a function may change the number of rows.
     rows = None if is_mapped or request.remainder == "keep" else request.batch_size
-
-    def packed(batch: dict[str, Column], begun: int) -> tuple[Any, ...]:
-        if is_mapped:
-            validate_mapped_batch(forms, batch)
-        return boundary.pack(batch, note=begun)
+    # Functions and images may take long, and a group is passed when its last batch is complete.
+    is_quick = request.transform is None and request.images is None and not is_mapped
+    is_small = request.batch_size <= _MAX_GROUPED_ROWS
+    is_grouped = bool(request.prefetch) and is_quick and is_small and packing.is_stackable
 
     def batches() -> Iterator[tuple[Any, ...]]:
-        return epochs.run(packed)
+        return _pack_batches(epochs.run(), packing, is_mapped=is_mapped, most=_MAX_GROUP_BATCHES if is_grouped else 1)
 
-    def delivered(*tensors: Any) -> Any:
-        begun, columns = boundary.unpack(tf, tensors, rows)
+    def report(begun: Any) -> Any:
+        return tf.numpy_function(epochs.advance, [begun], [], stateful=True)
 
-        def advance() -> Any:
-            return tf.numpy_function(epochs.advance, [begun], [], stateful=True)
-
-        # Only here, after all prefetching, is it known which batches were delivered.
-        tf.cond(begun > 0, advance, tf.no_op)
+    # Only after all prefetching is it known which batches were delivered.
+    def deliver(*tensors: Any) -> Any:
+        begun, _, columns = packing.unpack(tf, tensors, rows)
+        tf.cond(begun > 0, lambda: report(begun), tf.no_op)
         return columns
 
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=boundary.signature(tf))
+    def deliver_group(*tensors: Any) -> Any:
+        begun, count, columns = packing.unpack(tf, tensors, None)
+
+        def reported(columns: Any) -> Any:
+            report(begun)
+            return columns
+
+        def stack(column: Any) -> Any:
+            each = tf.shape(column, tf.int64)[0] // count if rows is None else rows
+            return tf.reshape(column, [count, each, *column.shape[1:]])
+
+        group = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(stack, columns))
+        # Only the first batch of a group reports: a function call for each would cost more than the batch.
+        first = tf.cast(begun > 0, tf.int64)
+        return group.take(first).map(reported).concatenate(group.skip(first))
+
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=packing.signature(tf))
     if request.prefetch:
         dataset = dataset.prefetch(min(request.prefetch, _MAX_PREFETCH))
-    dataset = dataset.map(delivered)
+    dataset = dataset.flat_map(deliver_group) if is_grouped else dataset.map(deliver)
     if one_length or (not epochs.resumed and (request.shards.counted or not request.streams)):
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(epochs.first_steps))
     options = tf.data.Options()
@@ -118,23 +138,19 @@ class EpochTracker:
         """The number of batches in the first iteration."""
         return len(self.request.steps(self.begin[1]))
 
-    def run(self, packed: Callable[[dict[str, Column], int], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """One iteration: the packed arrays of each batch, with the number of epochs begun, when that changes.
+    def run(self) -> Iterator[tuple[Batch, int]]:
+        """One iteration: each batch, with the number of epochs begun, if that changes.
 
         An epoch counts as begun with its second batch, or its only one.
         """
         with self._lock:
             epoch, consumed = self._epoch, self._consumed
-        try:
-            if self._one_length:
-                self.check_epoch(epoch)
-            # Not closed when TensorFlow drops this generator: that is a finalizer, which must not wait.
-            reading = read_batches(self.request, epoch, consumed)
-            for number, (batch, last) in enumerate(_flag_last_batch(reading)):
-                yield packed(batch, epoch + 1 if last or number == 1 else 0)
-        except RekordError as failure:
-            # TensorFlow keeps only the text of Python exceptions, and reports all but ValueErrors as unknown.
-            raise ValueError(failure.message) from None
+        if self._one_length:
+            self.check_epoch(epoch)
+        # Not closed when TensorFlow drops this generator: that is a finalizer, which must not wait.
+        reading = read_batches(self.request, epoch, consumed)
+        for number, (batch, last) in enumerate(_flag_last_batch(reading)):
+            yield batch, epoch + 1 if number == 1 or (number == 0 and last) else 0
 
     def check_epoch(self, epoch: int) -> None:
         """Raise if this is an epoch after a first one that was only the rest of an epoch."""
@@ -192,6 +208,41 @@ def _flag_last_batch(reading: BatchReader[Batch]) -> Iterator[tuple[Batch, bool]
     reading.close()
     if failure is not None:
         raise failure
+
+
+def _pack_batches(
+    numbered: Iterator[tuple[Batch, int]], packing: BatchPacking, *, is_mapped: bool, most: int
+) -> Iterator[tuple[Any, ...]]:
+    """Packed groups of up to `most` batches of one size. One that reports an epoch is the first of its group.
+
+    The first groups are small, so that the first batches do not wait for many others.
+    """
+    group: list[list[Any]] = []
+    limit, n_bytes, group_rows, note = 1, 0, 0, 0
+    failure: RekordError | None = None
+    while True:
+        try:
+            batch, begun = next(numbered)
+            if is_mapped:
+                validate_mapped_batch(packing.forms, batch)
+            arrays, rows = packing.put(batch), len(next(iter(batch.values())))
+        except StopIteration:
+            break
+        except RekordError as raised:
+            failure = raised  # after the batches before it
+            break
+        if group and (begun or rows != group_rows or len(group) >= limit or n_bytes >= _MAX_GROUP_BYTES):
+            yield packing.pack(group, rows=group_rows, note=note)
+            group, n_bytes, limit = [], 0, min(2 * limit, most)
+        if not group:
+            group_rows, note = rows, begun
+        group.append(arrays)
+        n_bytes += count_bytes(arrays)
+    if group:
+        yield packing.pack(group, rows=group_rows, note=note)
+    if failure is not None:
+        # TensorFlow keeps only the text of Python exceptions, and reports all but ValueErrors as unknown.
+        raise ValueError(failure.message)
 
 
 def has_map(request: BatchRequest) -> bool:

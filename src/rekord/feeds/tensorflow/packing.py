@@ -24,14 +24,14 @@ _MAX_SERIALIZED_MEAN_BYTES = 256
 _MAX_SERIALIZED_BYTES = 1 << 30
 """Serialized tensors stay below protobuf's limit of 2 GiB."""
 
-_HEADER = 2  # the note, rows
+_HEADER = 3  # the note, batches, rows of each
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPacking:
     """The forms of all columns, and how their parts are packed: (header, one tensor per group of parts…).
 
-    The header is [note, rows, 1 for each group of strings that is serialized…].
+    The header is [note, batches, rows of each, 1 for each group of strings that is serialized…].
     """
 
     forms: Mapping[str, TensorForm]
@@ -49,6 +49,11 @@ class BatchPacking:
             groups.setdefault(alike, []).append(number)
         return cls(forms, parts, tuple([tuple(group) for group in groups.values()]))
 
+    @property
+    def is_stackable(self) -> bool:
+        """Whether batches with the same number of rows can be packed together: all columns have fixed shapes."""
+        return all(part.each and not part.more for part in self.parts)
+
     def signature(self, tf: Any) -> tuple[Any, ...]:
         """The specs of the packed tensors."""
         specs = [tf.TensorSpec([_HEADER + len(self._texts())], tf.as_dtype(INT64_DTYPE))]
@@ -61,8 +66,8 @@ class BatchPacking:
                 specs.append(tf.TensorSpec([*lines, *[None] * part.rank], tf.as_dtype(part.dtype)))
         return tuple(specs)
 
-    def pack(self, batch: Mapping[str, Any], *, note: int) -> tuple[Any, ...]:
-        """A batch as packed arrays, with a number next to it."""
+    def put(self, batch: Mapping[str, Any]) -> list[Any]:
+        """The arrays of a batch, one per part."""
         arrays: list[Any] = []
         for name, form in self.forms.items():
             try:
@@ -71,22 +76,26 @@ class BatchPacking:
                 # Only here: a context manager for every column would take longer than the column.
                 with add_location(feature=name):
                     raise
-        header = [note, len(batch[name])]
+        return arrays
+
+    def pack(self, batches: Sequence[list[Any]], *, rows: int, note: int) -> tuple[Any, ...]:
+        """The arrays of batches of the same size, packed, with a number next to them. Several only if stackable."""
+        header = [note, len(batches), rows]
         crossing: list[Array] = []
         for group in self.groups:
             part = self.parts[group[0]]
-            columns = [arrays[number] for number in group]
+            columns = [arrays[number] for number in group for arrays in batches]
             if part.dtype is None:
-                serialized, strings = _pack_strings(columns)
+                serialized, strings = _pack_strings(columns, len(group))
                 header.append(int(serialized))
                 crossing.append(strings)
             else:
-                crossing.append(_stack_columns(part, columns))
+                crossing.append(_stack_columns(part, columns, len(group)))
         return (np.array(header, INT64_DTYPE), *crossing)
 
-    def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, dict[str, Any]]:
-        """In the graph: the note and the columns, of `batch_rows` rows if that is known."""
-        note, rows, *serialized = tf.unstack(tensors[0])
+    def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, Any, dict[str, Any]]:
+        """In the graph: the note, the number of batches, and their columns, of `batch_rows` rows if that is known."""
+        note, batches, rows, *serialized = tf.unstack(tensors[0])
         taken: list[Any] = [None] * len(self.parts)
         for group, tensor in zip(self.groups, tensors[1:], strict=True):
             is_text = self.parts[group[0]].dtype is None
@@ -95,19 +104,20 @@ class BatchPacking:
             for number, line in zip(group, lines, strict=True):
                 taken[number] = line
         parts = iter(taken)
-        count = rows if batch_rows is None else tf.constant(batch_rows, tf.int64)
+        count = batches * rows if batch_rows is None else tf.constant(batch_rows, tf.int64)
         columns = {name: form.take(tf, parts, count) for name, form in self.forms.items()}
-        return note, columns
+        return note, batches, columns
 
     def _texts(self) -> list[tuple[int, ...]]:
         return [group for group in self.groups if self.parts[group[0]].dtype is None]
 
 
-def _stack_columns(part: TensorPart, columns: list[Array]) -> Array:
-    """Columns as the rows of a matrix; a single one as it is."""
+def _stack_columns(part: TensorPart, columns: list[Array], lines: int) -> Array:
+    """Columns as `lines` rows of a matrix; a single one as it is."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0], part.dtype)
-    return np.concatenate(columns, dtype=part.dtype).reshape(len(columns), -1)
+    joined = np.concatenate(columns, dtype=part.dtype)
+    return joined.reshape(lines, -1) if lines > 1 else joined
 
 
 def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
@@ -122,8 +132,8 @@ def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
     return parsed
 
 
-def _pack_strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
-    """(True, one serialized tensor), or (False, all strings one by one)."""
+def _pack_strings(columns: list[Strings | list[bytes]], lines: int) -> tuple[bool, Array]:
+    """(True, one serialized tensor of `lines` rows), or (False, all strings one by one)."""
     count = sum([_count_strings(column) for column in columns])
     if sum([_sum_string_bytes(column) for column in columns]) > min(
         count * _MAX_SERIALIZED_MEAN_BYTES, _MAX_SERIALIZED_BYTES
@@ -136,9 +146,9 @@ def _pack_strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
         own, joined = column.packed() if isinstance(column, Strings) else _join_texts(column)
         ends.append(own)
         data.append(joined[own[0] :] if own[0] else joined)
-    lines = np.concatenate(ends).reshape(len(columns), -1)
-    lengths = lines[:, 1:] - lines[:, :-1]
-    shape = lengths.shape if len(columns) > 1 else lengths.shape[1:]
+    offsets = np.concatenate(ends).reshape(len(columns), -1)
+    lengths = offsets[:, 1:] - offsets[:, :-1]
+    shape = (lines, lengths.size // lines) if lines > 1 else (lengths.size,)
     return True, _to_object_array([_serialize_strings(shape, lengths.reshape(-1), data)])
 
 
@@ -186,6 +196,11 @@ def _to_object_array(texts: list[bytes]) -> Array:
     out = np.empty(len(texts), object)
     out[:] = texts
     return out
+
+
+def count_bytes(arrays: list[Any]) -> int:
+    """The size of the arrays of a batch."""
+    return sum([_sum_string_bytes(array) if isinstance(array, (Strings, list)) else array.nbytes for array in arrays])
 
 
 def _count_strings(column: Strings | list[bytes]) -> int:
