@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import cloudpickle
 import pyarrow as pa
 
-from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.workers import WorkerPool
 from rekord.errors import DataError, RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Schema

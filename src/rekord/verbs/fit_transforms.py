@@ -15,7 +15,6 @@ import numpy as np
 
 from rekord.conversion.class_ids import ColumnConversions
 from rekord.conversion.encode_rows import RowEncoding
-from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.mapped_rows import pack_task, run_on_rows
 from rekord.conversion.plan import ConversionJob, ShardingRule
 from rekord.conversion.splits import (
@@ -27,6 +26,7 @@ from rekord.conversion.splits import (
     select_split_value,
 )
 from rekord.conversion.tasks import without_source
+from rekord.conversion.workers import WorkerPool
 from rekord.errors import error
 from rekord.layouts.base import Layout
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned

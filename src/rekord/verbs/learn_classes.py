@@ -12,9 +12,9 @@ import cloudpickle
 import pyarrow as pa
 
 from rekord.conversion.class_ids import ClassCollector, class_name, not_a_label_error
-from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.mapped_rows import MappedOutputs, call_function, iter_rows, pack_task, run_on_rows
 from rekord.conversion.plan import RowFunction
+from rekord.conversion.workers import WorkerPool
 from rekord.errors import RekordError
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
 from rekord.sources.spool import SpooledSource

@@ -21,8 +21,8 @@ from rekord.arguments import (
     optional_names,
     positive_int,
 )
-from rekord.conversion.engines.local import available_workers
 from rekord.conversion.plan import OnBadRow, RowFunction, ShardingRule
+from rekord.conversion.workers import available_workers
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error

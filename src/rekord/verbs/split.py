@@ -39,7 +39,7 @@ from rekord.verbs.derive_common import (
     suggest_salvage,
 )
 from rekord.verbs.options import SplitOptions, conflicting_options, output_folder
-from rekord.verbs.rewrite.rewrite import (
+from rekord.verbs.rewrite import (
     DatasetLike,
     PreparedRewrite,
     choose_compression,

@@ -14,8 +14,7 @@ from rekord.errors import RekordError
 from rekord.sources.rows import RowsSource
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import build_conversion, execute_conversion, find_leftovers, use_small_parts
-from rekord.transforms.text_vectors import Tfidf
-from rekord.transforms.token_ids import Tokenize, TokenizerFile
+from rekord.transforms.text import Tfidf, Tokenize, TokenizerFile
 from rekord.verbs import fit_transforms
 
 t = rk.transforms

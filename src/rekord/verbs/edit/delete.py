@@ -10,8 +10,7 @@ import numpy as np
 
 from rekord.arguments import check_keywords, invalid
 from rekord.codec.columns import Batch
-from rekord.conversion.copy_records import RecordRange, RecordSequence
-from rekord.conversion.derive import CopiedShard, DerivedShard
+from rekord.conversion.derive import CopiedShard, DerivedShard, RecordRange, RecordSequence
 from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset

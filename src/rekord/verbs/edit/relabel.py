@@ -11,8 +11,7 @@ import numpy as np
 
 from rekord.arguments import as_path, check_keywords
 from rekord.codec.columns import Batch
-from rekord.conversion.copy_records import RecordRange, RecordSequence
-from rekord.conversion.derive import DerivedShard
+from rekord.conversion.derive import DerivedShard, RecordRange, RecordSequence
 from rekord.conversion.derive import ReencodedShard as ChangedShard
 from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from rekord.arguments import check_keywords
-from rekord.conversion.copy_records import RecordRange, RecordSequence, plan_record_ranges
 from rekord.conversion.derive import (
     CopiedShard,
     Derivation,
@@ -17,6 +16,9 @@ from rekord.conversion.derive import (
     DerivedSplit,
     GeneratedShard,
     LinkedShard,
+    RecordRange,
+    RecordSequence,
+    plan_record_ranges,
     reuse_shard,
 )
 from rekord.conversion.driver import ConversionResult
@@ -31,26 +33,6 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import PathLike, Storage
 from rekord.transforms.augment import build_augmentation, validate_augmentations
-from rekord.verbs.balance.sampling import (
-    SampledRecords,
-    compute_targets,
-    oversample,
-    read_record_labels,
-    undersample,
-)
-from rekord.verbs.balance.synthesis import (
-    AddedRowFrames,
-    AugmentedRowMaker,
-    RowMaker,
-    SyntheticRowMaker,
-    VectorColumns,
-    check_memory,
-    check_neighbour_counts,
-    get_package_versions,
-    import_imblearn,
-    select_vector_columns,
-    synthesize_rows,
-)
 from rekord.verbs.derive_common import (
     SourceDataset,
     build_derivation_plan,
@@ -64,7 +46,25 @@ from rekord.verbs.derive_common import (
     to_conversion_result,
 )
 from rekord.verbs.options import BalanceOptions, SamplingStrategy, output_folder, resolve_worker_count
-from rekord.verbs.rewrite.rewrite import DatasetLike, choose_compression, resolve_source_schema
+from rekord.verbs.resampling import (
+    AddedRowFrames,
+    AugmentedRowMaker,
+    RowMaker,
+    SampledRecords,
+    SyntheticRowMaker,
+    VectorColumns,
+    check_memory,
+    check_neighbour_counts,
+    compute_targets,
+    get_package_versions,
+    import_imblearn,
+    oversample,
+    read_record_labels,
+    select_vector_columns,
+    synthesize_rows,
+    undersample,
+)
+from rekord.verbs.rewrite import DatasetLike, choose_compression, resolve_source_schema
 from rekord.verbs.write import check_tfds_output, make_shard_template
 from rekord.version import VERSION
 
