@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from rekord.verbs.adopt import adopt
     from rekord.verbs.balance import balance
     from rekord.verbs.edit.append import append
-    from rekord.verbs.edit.delete import delete
-    from rekord.verbs.edit.relabel import relabel
+    from rekord.verbs.edit.change import delete, relabel
     from rekord.verbs.export.export import export
     from rekord.verbs.infer import infer
     from rekord.verbs.query import query
@@ -168,8 +167,7 @@ _MODULES = {
     "rekord.verbs.adopt": "adopt",
     "rekord.verbs.balance": "balance",
     "rekord.verbs.edit.append": "append",
-    "rekord.verbs.edit.delete": "delete",
-    "rekord.verbs.edit.relabel": "relabel",
+    "rekord.verbs.edit.change": "delete relabel",
     "rekord.verbs.export.export": "export",
     "rekord.verbs.infer": "infer",
     "rekord.verbs.query": "query",

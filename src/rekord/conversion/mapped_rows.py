@@ -36,6 +36,7 @@ from rekord.sources.base import (
     is_partitioned,
 )
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
+from rekord.transforms.base import rebuild_schema
 
 FIRST_OUTPUTS = 1000
 """The number of outputs that a schema is inferred from, unless they are large."""
@@ -504,10 +505,7 @@ class FirstOutputs:
             return self._infer(skip)
         others: Schema | dict[str, Feature] = {} if len(passed) == len(names) else self._infer({*skip, *passed})
         features = {name: passed[name] if name in passed else others[name] for name in names}
-        if not before.is_sequence:
-            return Schema(features)
-        steps = {name: one for name, one in features.items() if name in before.steps}
-        return Schema(context={name: one for name, one in features.items() if name not in steps}, steps=steps)
+        return rebuild_schema(before, features)
 
     def _infer(self, skip: Collection[str]) -> Schema:
         bad = [row for row in self.rows if isinstance(row.values, RekordError)]

@@ -22,7 +22,7 @@ from rekord.transforms.base import (
     Bound,
     RecordedTransform,
     Row,
-    replace_context,
+    rebuild_schema,
     validate_colour,
     validate_numbers,
     validate_side,
@@ -328,7 +328,7 @@ def _output_schema(before: Schema, pipelines: Sequence[ImagePipeline], known: Ma
             columns[mask] = _output_mask(mask, feature, pipeline.output, size)
         for dropped in _find_dropped_columns(pipeline):
             del columns[dropped]
-    return replace_context(before, columns)
+    return rebuild_schema(before, {**columns, **before.steps})
 
 
 def _output_image(name: str, pipeline: ImagePipeline, size: Size | None) -> Feature:

@@ -61,7 +61,7 @@ from rekord.schema.schema import check_kind
 from rekord.storage.local import LOCAL, PathLike, Readable, Storage, read_file
 from rekord.storage.router import reject_remote_write
 from rekord.storage.transaction import Staging, Transaction
-from rekord.verbs.columns import rebuild_schema
+from rekord.transforms.base import rebuild_schema
 from rekord.verbs.options import VerbOptions, conflicting_options, resolve_worker_count
 from rekord.version import VERSION
 

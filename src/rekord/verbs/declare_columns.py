@@ -32,7 +32,8 @@ from rekord.sources.path_columns import add_path_columns
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import RowsSource
 from rekord.sources.tables import TableFiles
-from rekord.verbs.learn_classes import find_own_order, learn_classes, require_classes, spool_if_once
+from rekord.transforms.base import rebuild_schema
+from rekord.verbs.learning import find_own_order, learn_classes, require_classes, spool_if_once
 from rekord.verbs.options import WriteOptions, conflicting_options
 
 _TEXT = Text()
@@ -327,12 +328,8 @@ def _rebuild(schema: Schema | None, features: Mapping[str, Feature]) -> Schema:
         return Schema(features)
     if all(schema.get(name) is one for name, one in features.items()) and len(features) == len(schema):
         return schema
-    if not schema.is_sequence:
-        return Schema(features)
-    return Schema(
-        context={name: one for name, one in features.items() if name in schema.context},
-        steps={name: one for name, one in features.items() if name in schema.steps},
-    )
+    known = {name: one for name, one in features.items() if name in schema or not schema.is_sequence}
+    return rebuild_schema(schema, known)
 
 
 def _infer_schema(source: Any, facts: SourceFacts, request: ColumnRequest, known: Sequence[str]) -> Schema | None:

@@ -32,9 +32,9 @@ from rekord.schema import Feature, Image, Schema, of_type
 from rekord.sources.base import Chunk, ColumnChunk, full_path, is_partitioned
 from rekord.sources.image_folder import is_image_name
 from rekord.storage.transaction import Transaction, exists
+from rekord.transforms.base import is_numeric, is_tensor
 from rekord.transforms.chain import Chain
 from rekord.transforms.images import Decode, Normalize
-from rekord.verbs.columns import is_numeric, is_tensor
 
 SAMPLE_ROWS = 64
 SAMPLE_BYTES = 16 << 20

@@ -29,8 +29,7 @@ from rekord.location import Location
 from rekord.report.formatting import format_byte_size
 from rekord.schema import Feature, Label, Schema
 from rekord.transforms.augment import Augmentation, seeded_random
-from rekord.transforms.base import Row
-from rekord.verbs.columns import is_numeric, is_tensor
+from rekord.transforms.base import Row, is_numeric, is_tensor
 
 CountsByClass: TypeAlias = "dict[Any, int]"
 """Records by class."""

@@ -35,10 +35,9 @@ from rekord.sources.base import (
 )
 from rekord.sources.image_folder import to_printable_path
 from rekord.storage.router import ROUTED_STORAGE
-from rekord.transforms.base import is_text_feature
+from rekord.transforms.base import is_numeric, is_tensor, is_text_feature, rebuild_schema
 from rekord.transforms.numeric import CAST_TARGETS
 from rekord.transforms.numeric import cast as cast_transform
-from rekord.verbs.columns import is_numeric, is_tensor, rebuild_schema
 from rekord.verbs.options import conflicting_options
 
 _ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}

@@ -57,7 +57,7 @@ from rekord.verbs.declare_columns import (
     prepare_function,
     project_source,
 )
-from rekord.verbs.fit_transforms import FitOptions, fit_chain
+from rekord.verbs.learning import FitOptions, fit_chain
 from rekord.verbs.options import WriteOptions, conflicting_options, output_folder, resolve_worker_count
 from rekord.version import VERSION
 
@@ -516,7 +516,7 @@ def write(
     options = WriteOptions.of(locals())
     conversion = prepare_conversion(rows, out, options, verbose=progress)
     if progress:
-        from rekord.verbs.preview import report_guesses
+        from rekord.verbs.progress import report_guesses
 
         report_guesses(conversion.guesses)
     run_conversion(conversion, progress=progress)

@@ -1,22 +1,24 @@
-"""Fitting of transforms before rows are written: one pass over the source per transform that learns."""
+"""What is learned from the rows of a source before they are written: classes of labels, and fitted transforms."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 import cloudpickle
 import numpy as np
+import pyarrow as pa
 
-from rekord.conversion.class_ids import ColumnConversions
+from rekord.conversion.class_ids import ClassCollector, ColumnConversions, class_name, not_a_label_error
 from rekord.conversion.encode_rows import RowEncoding
-from rekord.conversion.mapped_rows import pack_task, run_on_rows
-from rekord.conversion.plan import ConversionJob, ShardingRule
+from rekord.conversion.mapped_rows import MappedOutputs, call_function, iter_rows, pack_task, run_on_rows
+from rekord.conversion.plan import ConversionJob, RowFunction, ShardingRule
 from rekord.conversion.splits import (
     SPLIT_COLUMN,
     SplitRule,
@@ -27,7 +29,7 @@ from rekord.conversion.splits import (
 )
 from rekord.conversion.tasks import without_source
 from rekord.conversion.workers import WorkerPool
-from rekord.errors import error
+from rekord.errors import RekordError, error
 from rekord.layouts.base import Layout
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
 from rekord.sources.spool import SpooledSource
@@ -36,9 +38,167 @@ from rekord.transforms.chain import Chain
 from rekord.verbs.forecast import SilentBadRows
 from rekord.verbs.progress import print_line
 
+_MIN_PART_BYTES = 1 << 20
 _LINE_SECONDS = 10.0
 _BLOCK_ROWS = 1024
-_MIN_PART_BYTES = 1 << 20
+
+
+class _LearningTask(Protocol):
+    """Learns from rows. It is pickled once for all workers."""
+
+    @property
+    def source(self) -> Any: ...
+
+    def __call__(self, chunks: Iterable[Chunk]) -> tuple[Any, int]:
+        """What consecutive rows teach, and 0: results are small."""
+
+
+def _iter_learned(
+    task: _LearningTask,
+    rowwise: _LearningTask,
+    *,
+    workers: int,
+    source_bytes: int,
+    sent: tuple[str, str],
+    patient: bool,
+    report: Callable[[int, int], None] = lambda done, parts: None,
+) -> Iterator[Any]:
+    """What the task learns from each part of its source, in any order.
+
+    If the source has no parts, `rowwise` learns from its consecutive rows. `sent` names what is pickled of
+    either, for errors; `report` is called with the number of finished parts.
+    """
+    source = task.source
+    with WorkerPool(workers) as pool:
+        if not is_partitioned(source):
+            yield from run_on_rows(pool, rowwise, source.rows(), sent=sent[1])
+            return
+        part_bytes = min(PART_BYTES, max(_MIN_PART_BYTES, source_bytes // (4 * workers)))
+        packed = b"" if workers == 1 else pack_task(task, sent[0])
+        calls = [(i, (packed, part)) for i, part in enumerate(source.parts(part_bytes))]
+        results = pool.run(learn_in_worker, lambda _, part: _learn_from_part(task, part), calls, patient=patient)
+        for done, (_, result) in enumerate(results, 1):
+            if isinstance(result, Exception):
+                raise result
+            yield result
+            report(done, len(calls))
+
+
+def learn_in_worker(packed: bytes, part: SourcePart) -> Any:
+    """What a part of the source teaches, in another process."""
+    return _learn_from_part(_unpickle_task(packed), part)
+
+
+def _learn_from_part(task: _LearningTask, part: SourcePart) -> Any:
+    return task(task.source.read(part))[0]
+
+
+@lru_cache(maxsize=1)
+def _unpickle_task(packed: bytes) -> _LearningTask:
+    task: _LearningTask = cloudpickle.loads(packed)
+    return task
+
+
+# Classes.
+
+
+@dataclass(frozen=True, slots=True)
+class _CollectTask:
+    source: Any
+    columns: tuple[str, ...]
+    function: RowFunction | None
+
+    def __call__(self, chunks: Iterable[Chunk]) -> tuple[dict[str, ClassCollector], int]:
+        return _collect(self, chunks), 0
+
+
+def learn_classes(
+    source: Source, columns: Sequence[str], function: RowFunction | None, *, workers: int, source_bytes: int
+) -> dict[str, ClassCollector]:
+    """The distinct values of each column of the rows that are written. Bad rows are skipped: writing reports them."""
+    task = _CollectTask(source, tuple(columns), function)
+    if not is_partitioned(source) and function is None:
+        return _collect(task, task.source.rows())
+    total = {name: ClassCollector(name) for name in columns}
+    for found in _iter_learned(
+        task,
+        replace(task, source=None),
+        workers=workers,
+        source_bytes=source_bytes,
+        sent=("source or map function", "map function"),
+        patient=function is None,
+    ):
+        for name, collector in total.items():
+            collector.merge(found[name])
+    return total
+
+
+def _collect(task: _CollectTask, chunks: Iterable[Chunk]) -> dict[str, ClassCollector]:
+    found = {name: ClassCollector(name) for name in task.columns}
+    for chunk in chunks:
+        if isinstance(chunk, SourceRow):
+            if not isinstance(chunk.values, RekordError):
+                _collect_row(task, chunk.values, found)
+        elif task.function is None:
+            names = chunk.values.schema.names if isinstance(chunk.values, pa.RecordBatch) else chunk.values
+            for name, collector in found.items():
+                if name in names:
+                    collector.add_column(chunk.values[name])
+        else:
+            for row in iter_rows(chunk):
+                _collect_row(task, row.values, found)
+    return found
+
+
+def _collect_row(task: _CollectTask, values: Any, found: Mapping[str, ClassCollector]) -> None:
+    made: Any = [values]
+    if isinstance(values, MappedOutputs):
+        made = values
+    elif task.function is not None:
+        try:
+            made = call_function(task.function, values)
+        except RekordError:  # the conversion reports it, with the row
+            return
+    for row in made:
+        for name, collector in found.items():
+            collector.add(row.get(name))
+
+
+def _unwrap(source: Any) -> Any:
+    while hasattr(source, "source"):
+        source = source.source
+    return source
+
+
+def spool_if_once(source: Source, out: str, staging: object) -> Source:
+    """The source, or a copy of its rows on disk if they can be read only once."""
+    if not getattr(_unwrap(source), "_once", False):
+        return source
+    folder = os.fspath(staging) if isinstance(staging, (str, os.PathLike)) else os.path.dirname(os.path.abspath(out))
+    return SpooledSource(source, folder if os.path.isdir(folder) else None)
+
+
+def find_own_order(source: Source, column: str) -> list[str] | None:
+    """The classes of a column in its own order, if its type has one: a pandas Categorical."""
+    frame: Any = getattr(_unwrap(source), "frame", None)
+    if not hasattr(frame, "iloc") or column not in list(frame.columns):
+        return None
+    categories = getattr(frame[column].dtype, "categories", None)
+    if categories is None:
+        return None
+    names = [name for name in map(class_name, categories.tolist()) if name is not None]
+    return names or None
+
+
+def require_classes(collector: ClassCollector) -> None:
+    """Raise S148 for a column without a single class."""
+    if not collector.names:
+        invalid = collector.first_invalid
+        found = "no values" if invalid is None else (invalid.found or "other values")
+        raise not_a_label_error(collector.column, found, None)
+
+
+# Transforms.
 
 
 def fit_chain(
@@ -100,7 +260,12 @@ class _FitTask:
     step: Learning
     split_number: int | None  # None: all rows
 
-    def __call__(self, chunks: list[Chunk]) -> tuple[tuple[FitState, int], int]:
+    @property
+    def source(self) -> Any:
+        return self.job.source
+
+    def __call__(self, chunks: Iterable[Chunk]) -> tuple[tuple[FitState, int], int]:
+        """The state after these rows, and the number of rows that were skipped."""
         state = self.begin()
         return (state, _fit_chunks(self, chunks, state)), 0
 
@@ -125,56 +290,28 @@ def _find_training_split(step: Learning, job: ConversionJob) -> int | None:
 
 
 def _run_fit(task: _FitTask, workers: int, source_bytes: int, reporter: _FitProgress) -> FitState:
-    source: Any = task.job.source
-    if not is_partitioned(source):
-        _reject_single_pass_source(source, task.step)
+    partitioned = is_partitioned(task.source)
+    if not partitioned:
+        _reject_single_pass_source(task.source, task.step)
     total = task.begin()
     reporter.begin()
-    if not is_partitioned(source):
-        skipped = 0
-        if task.job.is_costly_per_row:
-            bare = replace(task, job=without_source(task.job))
-            with WorkerPool(workers) as pool:
-                for state, bad in run_on_rows(pool, bare, source.rows(), sent="layout, map function or transform"):
-                    total.merge(state)
-                    skipped += bad
-        else:
-            skipped = _fit_chunks(task, source.rows(), total)
-        reporter.end(total, skipped)
-        return total
-    part_bytes = min(PART_BYTES, max(_MIN_PART_BYTES, source_bytes // (4 * workers)))
-    packed = b"" if workers == 1 else pack_task(task, "source, layout, map function or transform")
-    calls = [(i, (packed, part)) for i, part in enumerate(source.parts(part_bytes))]
     skipped = 0
-    with WorkerPool(workers) as pool:
-        inline = partial(_fit_part, task)
-        results = pool.run(fit_part_in_worker, lambda _, part: inline(part), calls, patient=task.job.function is None)
-        for done, (_, result) in enumerate(results, 1):
-            if isinstance(result, Exception):
-                raise result
-            total.merge(result[0])
-            skipped += result[1]
-            reporter.report_progress(done, len(calls))
+    if not partitioned and not task.job.is_costly_per_row:
+        skipped = _fit_chunks(task, task.source.rows(), total)
+    else:
+        for state, bad in _iter_learned(
+            task,
+            replace(task, job=without_source(task.job)),
+            workers=workers,
+            source_bytes=source_bytes,
+            sent=("source, layout, map function or transform", "layout, map function or transform"),
+            patient=task.job.function is None,
+            report=reporter.report_progress,
+        ):
+            total.merge(state)
+            skipped += bad
     reporter.end(total, skipped)
     return total
-
-
-def fit_part_in_worker(packed: bytes, part: SourcePart) -> tuple[FitState, int]:
-    """Fit on a part of the source, in another process."""
-    return _fit_part(_unpickle_task(packed), part)
-
-
-def _fit_part(task: _FitTask, part: SourcePart) -> tuple[FitState, int]:
-    """The state after a part of the source, and the number of rows that were skipped."""
-    source: Any = task.job.source
-    state = task.begin()
-    return state, _fit_chunks(task, source.read(part), state)
-
-
-@lru_cache(maxsize=1)
-def _unpickle_task(packed: bytes) -> _FitTask:
-    task: _FitTask = cloudpickle.loads(packed)
-    return task
 
 
 def _reject_single_pass_source(source: Any, step: Learning) -> None:
