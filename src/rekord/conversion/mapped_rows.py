@@ -124,12 +124,14 @@ _LIBRARY_FOLDERS = tuple(
 )
 
 
-def locate_row(source: Source, row: SourceRow) -> Location:
-    """Where a row is, as a user finds it."""
+def locate_row(source: Source, chunk: Chunk, number: int = 0) -> Location:
+    """Where a row is, as a user finds it: the row itself, or row `number` of a chunk of columns."""
+    path = full_path(source, chunk.path) or None
+    if isinstance(chunk, ColumnChunk):
+        return Location(path=path, row=chunk.first + number, line=chunk.line_of(number))
     # A file that is one row has no row numbers.
-    counted = not row.path or row.line is not None or row.position > 0
-    path = full_path(source, row.path)
-    return Location(path=path or None, row=row.position if counted else None, line=row.line)
+    counted = not chunk.path or chunk.line is not None or chunk.position > 0
+    return Location(path=path, row=chunk.position if counted else None, line=chunk.line)
 
 
 def iter_rows(chunk: Chunk) -> Iterator[SourceRow]:

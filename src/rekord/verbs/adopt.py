@@ -17,7 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rekord import _core
-from rekord.arguments import as_path, check_keywords, column_name, invalid, name_list, optional_names
+from rekord.arguments import (
+    as_path,
+    check_keywords,
+    column_name,
+    conflicting_options,
+    invalid,
+    name_list,
+    optional_names,
+)
 from rekord.codec.columns import Column, Optional, Ragged, column_to_arrow
 from rekord.codec.plan import compile_plan
 from rekord.conversion.driver import (
@@ -62,7 +70,7 @@ from rekord.storage.local import LOCAL, PathLike, Readable, Storage, read_file
 from rekord.storage.router import reject_remote_write
 from rekord.storage.transaction import Staging, Transaction
 from rekord.transforms.base import rebuild_schema
-from rekord.verbs.options import VerbOptions, conflicting_options, resolve_worker_count
+from rekord.verbs.options import VerbOptions, resolve_worker_count
 from rekord.version import VERSION
 
 if TYPE_CHECKING:

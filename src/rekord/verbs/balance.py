@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
-from rekord.arguments import check_keywords
+from rekord.arguments import check_keywords, inapplicable
 from rekord.conversion.derive import (
     CopiedShard,
     Derivation,
@@ -162,21 +162,11 @@ def _check_option_combinations(requested: BalanceOptions, augmentations: Sequenc
         ("k_neighbors", requested.k_neighbors != BalanceOptions.k_neighbors, "smote"),
     ):
         if given and method != needed:
-            raise error(
-                "U605",
-                f"`{name}` does not apply to method {method!r}",
-                expected=f"method={needed!r}, or no {name}",
-                found=f"method={method!r}",
-                do=f'method="{needed}"',
-            )
+            expected, do = f"method={needed!r}, or no {name}", f'method="{needed}"'
+            raise inapplicable(name, f"to method {method!r}", expected=expected, found=f"method={method!r}", do=do)
     if requested.per_box is not None and not augmentations:
-        raise error(
-            "U605",
-            "`per_box` does not apply without `augment`: plain copies keep their boxes",
-            expected="augment, or no per_box",
-            found="no augment",
-            do='augment=["crop"]',
-        )
+        why, expected = "without `augment`: plain copies keep their boxes", "augment, or no per_box"
+        raise inapplicable("per_box", why, expected=expected, found="no augment", do='augment=["crop"]')
 
 
 def _select_splits(old: SourceDataset, requested: object) -> list[str]:

@@ -8,25 +8,23 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from rekord import _core
 from rekord.arguments import check_keywords
 from rekord.codec.decode import PayloadBytes
 from rekord.conversion.driver import Conversion
-from rekord.conversion.encode_rows import BadRows, RowEncoding
-from rekord.conversion.mapped_rows import MappedOutputs, read_in_sequence
+from rekord.conversion.encode_rows import RowEncoding
+from rekord.conversion.mapped_rows import MappedOutputs, locate_row, read_in_sequence, skip_rows
 from rekord.conversion.plan import RowFunction
 from rekord.dataset.infer import Kind, check_infer_arguments, collect_evidence
 from rekord.dataset.infer import infer as infer_records
 from rekord.dataset.read import list_record_files
 from rekord.errors import RekordError
-from rekord.layouts.base import RowRemark, Verify
-from rekord.location import Location
+from rekord.layouts.base import Verify
 from rekord.schema import Schema
-from rekord.sources.base import Chunk, ColumnChunk, DetectedSource, RowsLike, full_path
+from rekord.sources.base import Chunk, ColumnChunk, DetectedSource, RowsLike, SourceRow
 from rekord.sources.detect import build_source, identify_source
 from rekord.sources.records import RecordsSource
 from rekord.storage.router import is_remote
-from rekord.verbs.forecast import is_sampleable, load_files
+from rekord.verbs.forecast import SilentBadRows, is_sampleable, iter_payloads, load_files
 from rekord.verbs.options import WriteOptions
 from rekord.verbs.write import prepare_conversion
 
@@ -120,9 +118,6 @@ def infer_conversion(conversion: Conversion) -> Schema:
     return schema.with_evidence({**evidence, **also, "guesses": guesses})
 
 
-_CRC_BYTES = 4
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRow:
     """A row of raw data: the payloads that are stored for it, or the error if it cannot be stored."""
@@ -140,7 +135,7 @@ def iter_stored_rows(conversion: Conversion, *, first: int = 0, verify: Verify |
     Nothing is written; only as much is read as is taken.
     """
     job = conversion.job
-    bad = _FirstProblem()
+    bad = SilentBadRows()
     encoding = RowEncoding(
         replace(
             job,
@@ -153,43 +148,16 @@ def iter_stored_rows(conversion: Conversion, *, first: int = 0, verify: Verify |
         bad,
     )
     for chunk in _iter_single_rows(read_in_sequence(job.source), first):
-        if isinstance(chunk, ColumnChunk):
-            position, line = chunk.first, chunk.line_of(0)
-        else:
-            position, line = chunk.position, chunk.line
+        place = locate_row(job.source, chunk)
+        if isinstance(chunk, SourceRow):
             if isinstance(chunk.values, MappedOutputs):
                 chunk = chunk._replace(values=MappedOutputs(map(load_files, chunk.values)))
             elif not isinstance(chunk.values, RekordError) and job.function is None:
                 chunk = chunk._replace(values=load_files(chunk.values))
-        payloads = [payload for piece in encoding.pieces([chunk]) for payload in _iter_payloads(piece)]
-        counted = isinstance(chunk, ColumnChunk) or not chunk.path or line is not None or position > 0
-        yield StoredRow(
-            path=full_path(job.source, chunk.path) or None,
-            row=position if counted else None,
-            line=line,
-            payloads=tuple(payloads),
-            problem=bad.take(),
-        )
-
-
-class _FirstProblem(BadRows):
-    """Keeps the first error of a row."""
-
-    def __init__(self) -> None:
-        super().__init__("reject")
-        self._first: RekordError | None = None
-
-    def reject(self, failure: RekordError, place: Location) -> None:
-        super().reject(failure, place)
-        self._first = self._first or failure
-
-    def add_remark(self, remark: RowRemark, place: Location) -> None:
-        pass
-
-    def take(self) -> RekordError | None:
-        """The error of the row, which is then forgotten."""
-        first, self._first = self._first, None
-        return first
+        pieces = encoding.pieces([chunk])
+        payloads = [payload for piece in pieces for payload in iter_payloads(piece.frames, piece.lengths)]
+        problem = bad.take_first()
+        yield StoredRow(path=place.path, row=place.row, line=place.line, payloads=tuple(payloads), problem=problem)
 
 
 class _LoadingFunction:
@@ -208,22 +176,8 @@ class _LoadingFunction:
 
 
 def _iter_single_rows(chunks: Iterable[Chunk], first: int) -> Iterator[Chunk]:
-    skipped = first
-    for chunk in chunks:
-        rows = chunk.rows if isinstance(chunk, ColumnChunk) else 1
-        if skipped >= rows:
-            skipped -= rows
-            continue
+    for chunk in skip_rows(chunks, first):
         if isinstance(chunk, ColumnChunk):
-            yield from (chunk.slice(i, i + 1) for i in range(skipped, rows))
+            yield from (chunk.slice(i, i + 1) for i in range(chunk.rows))
         else:
             yield chunk
-        skipped = 0
-
-
-def _iter_payloads(piece: Any) -> Iterator[bytes]:
-    view = memoryview(piece.frames).cast("B")
-    begin = 0
-    for length in piece.lengths.tolist():
-        yield bytes(view[begin + _core.HEADER_BYTES : begin + length - _CRC_BYTES])
-        begin += length

@@ -15,13 +15,11 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from rekord.conversion.class_ids import ClassCollector, ColumnConversions, class_name, not_a_label_error
+from rekord.conversion.class_ids import ClassCollector, class_name, not_a_label_error
 from rekord.conversion.encode_rows import RowEncoding
 from rekord.conversion.mapped_rows import MappedOutputs, call_function, iter_rows, pack_task, run_on_rows
-from rekord.conversion.plan import ConversionJob, RowFunction, ShardingRule
+from rekord.conversion.plan import ConversionJob, RowFunction
 from rekord.conversion.splits import (
-    SPLIT_COLUMN,
-    SplitRule,
     hash_rows,
     hash_text,
     parse_split_value,
@@ -30,7 +28,6 @@ from rekord.conversion.splits import (
 from rekord.conversion.tasks import without_source
 from rekord.conversion.workers import WorkerPool
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Layout
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
 from rekord.sources.spool import SpooledSource
 from rekord.transforms.base import Bound, FitState, Learning, Transform
@@ -201,54 +198,20 @@ def require_classes(collector: ClassCollector) -> None:
 # Transforms.
 
 
-def fit_chain(
-    chain: Chain,
-    source: Source,
-    layout: Layout,
-    *,
-    requested: FitOptions,
-    workers: int,
-    source_bytes: int,
-    verbose: bool,
-) -> Chain:
-    """The chain with all transforms fitted. Invalid rows are skipped: the conversion reports them."""
+def fit_chain(chain: Chain, job: ConversionJob, *, workers: int, source_bytes: int, verbose: bool) -> Chain:
+    """The chain with all transforms fitted to the rows of a job, whose layout is the one before the chain.
+
+    Invalid rows are skipped: the conversion reports them.
+    """
+    job = replace(job, inferred=False, verify="headers", on_bad_row="reject")
     steps: list[Transform] = []
     for step in chain.steps:
         if isinstance(step, Learning):
-            job = requested.job(source, layout)
-            before = Chain(tuple(steps)).bind(layout.schema) if steps else None
+            before = Chain(tuple(steps)).bind(job.schema) if steps else None
             task = _FitTask(job, before, step, _find_training_split(step, job))
             step = _run_fit(task, workers, source_bytes, _FitProgress(task, verbose=verbose)).learned()
         steps.append(step)
     return Chain(tuple(steps))
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitOptions:
-    """The options of a conversion that determine its rows, and which of them are for training."""
-
-    function: Any
-    select: tuple[str, ...] | None
-    columns: ColumnConversions | None
-    splits: SplitRule
-    key: str | None
-    seed: int
-
-    def job(self, source: Source, layout: Layout) -> ConversionJob:
-        return ConversionJob(
-            source=source,
-            layout=layout,
-            splits=self.splits,
-            cut=ShardingRule(),
-            template="",
-            function=self.function,
-            key=self.key,
-            select=self.select,
-            columns=self.columns,
-            seed=self.seed,
-            verify="headers",
-            on_bad_row="reject",
-        )
 
 
 @dataclass(frozen=True)
@@ -349,12 +312,7 @@ class _FitEncoding(RowEncoding):
         job = self._task.job
         if self._task.split_number is not None and self._split(row, values) != self._task.split_number:
             return
-        if job.splits.from_source and SPLIT_COLUMN not in job.schema:
-            values = {name: value for name, value in values.items() if name != SPLIT_COLUMN}
-        if job.select is not None:
-            values = {name: values[name] for name in job.select if name in values}
-        if job.columns is not None:
-            values = job.columns.convert_row(values)
+        values = self._select_values(values)
         if job.layout.needs_derive:
             values = job.layout.derive(values, job.verify).values
         self._state.update(self._task.row(values))

@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import pyarrow as pa
 
-from rekord.arguments import check_keywords, invalid, non_blank
+from rekord.arguments import check_keywords, conflicting_options, invalid, non_blank
 from rekord.codec.columns import Batch
 from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
@@ -29,7 +29,6 @@ from rekord.verbs.options import (
     DeleteOptions,
     RecordCondition,
     RecordPairs,
-    conflicting_options,
     reject_reading_options,
 )
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rekord.arguments import as_path, check_keywords
+from rekord.arguments import as_path, check_keywords, conflicting_options
 from rekord.codec.columns import Batch
 from rekord.conversion.derive import CopiedShard, DerivedShard, RecordRange, RecordSequence
 from rekord.conversion.derive import ReencodedShard as ChangedShard
@@ -55,7 +55,7 @@ from rekord.verbs.edit.label_values import (
     update_companions,
     update_feature,
 )
-from rekord.verbs.options import DeleteOptions, RecordCondition, RecordPairs, RelabelOptions, conflicting_options
+from rekord.verbs.options import DeleteOptions, RecordCondition, RecordPairs, RelabelOptions
 from rekord.verbs.query import RecordSelector, select_records
 
 
