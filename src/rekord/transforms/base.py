@@ -210,8 +210,18 @@ class ColumnTransform(RecordedTransform):
         """What the result inherits: the key, if it replaces the column, and whether it is optional."""
         return {"key": feature.key if self.into is None else None, "optional": feature.optional}
 
-    def bound(self, before: Schema, feature: Feature, value_of: Callable[[Row], Any]) -> Bound:
-        """The transform that stores what `value_of` returns for a row in a column of this feature."""
+    def bound(
+        self,
+        before: Schema,
+        feature: Feature,
+        read: Callable[[Row], Any],
+        convert: Callable[[Any], Any] | None = None,
+    ) -> Bound:
+        """The transform that stores what `read` returns for a row in a column of this feature.
+
+        With `convert`, the value is converted, unless it is missing.
+        """
+        value_of = read if convert is None else partial(_convert_present, read, convert)
         columns: dict[str, Feature] = {}
         for name, known in before.context.items():
             if name != self.column or self.keep:
@@ -231,6 +241,11 @@ def rebuild_schema(before: Schema, features: Mapping[str, Feature], steps: Colle
         context={name: one for name, one in features.items() if name not in inside},
         steps={name: one for name, one in features.items() if name in inside},
     )
+
+
+def _convert_present(read: Callable[[Row], Any], convert: Callable[[Any], Any], row: Row) -> Any:
+    value = read(row)
+    return None if value is None else convert(value)
 
 
 def _put_value(value_of: Callable[[Row], Any], target: str, dropped: str | None, row: Row) -> Row:

@@ -23,15 +23,13 @@ from rekord.transforms.base import (
     Bound,
     ColumnTransform,
     FitState,
-    NumberReader,
-    Row,
     TextReader,
     Transform,
     unflatten,
     value_reader,
 )
 from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
-from rekord.transforms.vocabularies import MAX_LINES, SplitterName, WordList, WordSplitter
+from rekord.transforms.vocabularies import MAX_LINES, SplitterName, VocabularyTransform, WordList, WordSplitter
 
 _MAX_LENGTH = 1 << 24
 _UNUSABLE = "tokenizer file cannot be used"
@@ -97,12 +95,9 @@ class TokenizerFile(ColumnTransform):
         # Not the number of ids, which may have gaps.
         greatest = max(_load_tokenizer(self.data, "", self.max_length).get_vocab().values(), default=0)
         ids = build_ids_feature(self.shared(feature), greatest, self.max_length, self.pad)
-        return self.bound(before, ids, partial(self._encode, TextReader(self.column, feature)))
+        return self.bound(before, ids, TextReader(self.column, feature).one, self._encode)
 
-    def _encode(self, reader: TextReader, row: Row) -> list[int] | None:
-        text = reader.one(row)
-        if text is None:
-            return None
+    def _encode(self, text: str) -> list[int]:
         tokenizer = _load_tokenizer(self.data, "", self.max_length)
         try:
             ids: list[int] = tokenizer.encode(text).ids
@@ -234,10 +229,9 @@ def tokenize(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokenize(ColumnTransform):
+class Tokenize(VocabularyTransform):
     """A `tokenize` with a vocabulary."""
 
-    words: WordList
     split: WordSplitter
     max_length: int | None
     pad: int | None
@@ -268,10 +262,6 @@ class Tokenize(ColumnTransform):
             "sha256": vocabularies.sha256_hex(data),
         }
 
-    def companions(self) -> dict[str, bytes]:
-        """The files stored next to a dataset."""
-        return {vocabularies.format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
-
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Transform:
         if "tokenizer" in options:
@@ -287,13 +277,9 @@ class Tokenize(ColumnTransform):
         if self.words.words[0] == PAD_TOKEN:
             del ids[PAD_TOKEN]  # in a text it is an ordinary word, not padding
         unknown = None if self.oov is None else self.words.ids[self.oov]
-        reader = TextReader(self.column, feature)
-        return self.bound(before, result, partial(self._look_up, reader, ids, unknown))
+        return self.bound(before, result, TextReader(self.column, feature).one, partial(self._look_up, ids, unknown))
 
-    def _look_up(self, reader: TextReader, ids: dict[str, int], unknown: int | None, row: Row) -> list[int] | None:
-        text = reader.one(row)
-        if text is None:
-            return None
+    def _look_up(self, ids: dict[str, int], unknown: int | None, text: str) -> list[int]:
         words = self.split(text)
         if unknown is None:
             found = [number for word in words if (number := ids.get(word)) is not None]
@@ -401,19 +387,15 @@ class HashInto(ColumnTransform):
         if len(feature.shape) > 1:
             raise self.column_type_error("single values, or lists of one dimension", feature)
         label = Label(self.buckets, shape=feature.shape, **self.shared(feature))
-        return self.bound(before, label, partial(self._hash, value_reader(self.column, feature)))
+        reader = value_reader(self.column, feature)
+        read = reader.strings if isinstance(reader, TextReader) else reader.flat
+        return self.bound(before, label, read, partial(self._hash, feature))
 
-    def _hash(self, reader: TextReader | NumberReader, row: Row) -> int | list[int] | None:
-        if isinstance(reader, TextReader):
-            strings = reader.strings(row)
-        else:
-            numbers = reader.flat(row)
-            # A bool is hashed as the number that is stored for it.
-            strings = None if numbers is None else [str(int(number)).encode() for number in numbers]
-        if strings is None:
-            return None
+    def _hash(self, feature: Feature, values: list[Any]) -> int | list[int]:
+        # A bool is hashed as the number that is stored for it.
+        strings = [one if isinstance(one, bytes) else str(int(one)).encode() for one in values]
         hashed = [vocabularies.hash_to_bucket(one, self.buckets, self.salt) for one in strings]
-        return unflatten(hashed, reader.feature)  # type: ignore[no-any-return]
+        return unflatten(hashed, feature)  # type: ignore[no-any-return]
 
 
 @check_keywords
@@ -455,12 +437,9 @@ class HashWords(ColumnTransform):
     def bind(self, before: Schema) -> Bound:
         feature = self.require_text(before)
         vector = Sparse("float32", self.size, **self.shared(feature))
-        return self.bound(before, vector, partial(self._count, TextReader(self.column, feature)))
+        return self.bound(before, vector, TextReader(self.column, feature).one, self._count)
 
-    def _count(self, reader: TextReader, row: Row) -> tuple[list[int], list[int]] | None:
-        text = reader.one(row)
-        if text is None:
-            return None
+    def _count(self, text: str) -> tuple[list[int], list[int]]:
         words = self.split(text)
         counts = Counter([vocabularies.hash_to_bucket(word.encode(), self.size, self.salt) for word in words])
         places = sorted(counts)
@@ -548,10 +527,9 @@ class _TfidfState(vocabularies.WordCountState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tfidf(ColumnTransform):
+class Tfidf(VocabularyTransform):
     """A fitted `tfidf`."""
 
-    words: WordList
     weights: tuple[float, ...]  # of each word
     split: WordSplitter
 
@@ -572,7 +550,7 @@ class Tfidf(ColumnTransform):
         """The files stored next to a dataset: the words, and the weight of each."""
         weights = "".join([f"{weight!r}\n" for weight in self.weights])
         return {
-            vocabularies.format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes(),
+            **super().companions(),
             vocabularies.format_companion_name("idf", self.target, "txt"): weights.encode(),
         }
 
@@ -592,12 +570,9 @@ class Tfidf(ColumnTransform):
         feature = self.require_text(before)
         vector = Sparse("float32", len(self.words), **self.shared(feature))
         weights = np.array(self.weights, np.float64)
-        return self.bound(before, vector, partial(self._weigh, TextReader(self.column, feature), weights))
+        return self.bound(before, vector, TextReader(self.column, feature).one, partial(self._weigh, weights))
 
-    def _weigh(self, reader: TextReader, weights: Array, row: Row) -> tuple[Array, Array] | None:
-        text = reader.one(row)
-        if text is None:
-            return None
+    def _weigh(self, weights: Array, text: str) -> tuple[Array, Array]:
         get = self.words.ids.get
         counts = Counter([number for word in self.split(text) if (number := get(word)) is not None])
         places = np.array(sorted(counts), np.int64)
