@@ -58,14 +58,13 @@ if TYPE_CHECKING:
     from rekord.training.predict import Prediction, TrainedModel, load_model
     from rekord.training.run import train
     from rekord.verbs.adopt import adopt
-    from rekord.verbs.balance.balance import balance
+    from rekord.verbs.balance import balance
     from rekord.verbs.edit.append import append
-    from rekord.verbs.edit.delete import delete
-    from rekord.verbs.edit.relabel import relabel
+    from rekord.verbs.edit.change import delete, relabel
     from rekord.verbs.export.export import export
     from rekord.verbs.infer import infer
     from rekord.verbs.query import query
-    from rekord.verbs.rewrite.rewrite import rewrite
+    from rekord.verbs.rewrite import rewrite
     from rekord.verbs.split import folds, split
     from rekord.verbs.write import write
 
@@ -166,14 +165,13 @@ _MODULES = {
     "rekord.training.predict": "Prediction TrainedModel load_model",
     "rekord.training.run": "train",
     "rekord.verbs.adopt": "adopt",
-    "rekord.verbs.balance.balance": "balance",
+    "rekord.verbs.balance": "balance",
     "rekord.verbs.edit.append": "append",
-    "rekord.verbs.edit.delete": "delete",
-    "rekord.verbs.edit.relabel": "relabel",
+    "rekord.verbs.edit.change": "delete relabel",
     "rekord.verbs.export.export": "export",
     "rekord.verbs.infer": "infer",
     "rekord.verbs.query": "query",
-    "rekord.verbs.rewrite.rewrite": "rewrite",
+    "rekord.verbs.rewrite": "rewrite",
     "rekord.verbs.split": "folds split",
     "rekord.verbs.write": "write",
 }

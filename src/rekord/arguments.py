@@ -33,6 +33,23 @@ def invalid(name: str, value: object, expected: str, do: str | None, **fields: A
     return error("U605", what, **{"expected": expected, "found": preview(value), "do": do, **fields})
 
 
+def conflicting_options(first: str, second: str, *, expected: str = "one of the two", do: str = "") -> RekordError:
+    """The error for two options that exclude each other."""
+    return error(
+        "U605",
+        f"`{first}` and `{second}` cannot be combined",
+        expected=expected,
+        found="both",
+        do=do or f"leave out {first}= or {second}=",
+    )
+
+
+def inapplicable(name: str, to: str, *, expected: str, found: str, do: str = "", **fields: Any) -> RekordError:
+    """The error for an option that has no effect here; `to` says on what: "to an open dataset", "without `file`"."""
+    do = do or f"leave out {name}="
+    return error("U605", f"`{name}` does not apply {to}", expected=expected, found=found, do=do, **fields)
+
+
 class UnknownOption(UsageError, TypeError):
     """A TypeError as well: Python raises one for an unexpected keyword."""
 
@@ -172,13 +189,13 @@ def name_list(
     raise invalid(name, value, expected, do)
 
 
-def optional_names(name: str, value: object) -> tuple[str, ...] | None:
+def optional_names(name: str, value: object, *, example: str = "image") -> tuple[str, ...] | None:
     """Column names without duplicates, or None; a single str is not a list."""
     if value is None:
         return None
     if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
         return tuple(dict.fromkeys(value))
-    do = f"{name}=[{value!r}]"[:60] if isinstance(value, str) else f'{name}=["image"]'
+    do = f"{name}=[{value!r}]"[:60] if isinstance(value, str) else f'{name}=["{example}"]'
     raise invalid(name, value, "a list of column names", do)
 
 

@@ -21,9 +21,8 @@ from rekord.storage.local import LOCAL, Storage
 from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.testing.datasets import disable_fsync, read_tree
 from rekord.verbs.edit.append import append_rows
+from rekord.verbs.edit.change import delete_records, relabel_records
 from rekord.verbs.edit.common import EditResult, EditTarget
-from rekord.verbs.edit.delete import delete_records
-from rekord.verbs.edit.relabel import relabel_records
 from rekord.verbs.options import AppendOptions, DeleteOptions, RelabelOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
@@ -197,7 +196,7 @@ def test_the_same_append_twice_in_place_appends_twice(tmp_path: Path) -> None:
 SCRIPT = """
 import sys, time
 from rekord.storage.local import LocalStorage
-from rekord.verbs.edit.delete import delete_records
+from rekord.verbs.edit.change import delete_records
 from rekord.verbs.edit.common import EditTarget
 from rekord.verbs.options import DeleteOptions
 

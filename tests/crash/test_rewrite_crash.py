@@ -19,7 +19,7 @@ from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.testing.datasets import disable_fsync, find_leftovers, read_tree, use_small_parts
 from rekord.verbs.options import RewriteOptions, SplitOptions
-from rekord.verbs.rewrite.rewrite import prepare_rewrite
+from rekord.verbs.rewrite import prepare_rewrite
 from rekord.verbs.split import prepare_split
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text(), "label": rk.Label(3)})

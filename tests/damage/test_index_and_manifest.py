@@ -19,7 +19,7 @@ from rekord.dataset import manifest as manifest_module
 from rekord.dataset import shard_index
 from rekord.dataset.index import index_path
 from rekord.testing.datasets import disable_fsync
-from rekord.verbs.edit.delete import delete
+from rekord.verbs.edit.change import delete
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64(), "text": rk.Text()})
 ROWS = [{"label": i % 3, "n": i, "text": f"row {i}"} for i in range(12)]

@@ -15,7 +15,7 @@ import rekord as rk
 from rekord.dataset import manifest as manifest_module
 from rekord.dataset import shard_index
 from rekord.dataset.manifest import read_manifest
-from rekord.verbs.edit.delete import delete
+from rekord.verbs.edit.change import delete
 
 FILES = Path(__file__).parent / "files"
 DIGESTS = {

@@ -21,10 +21,10 @@ import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import disable_fsync, read_tree
-from rekord.verbs.balance import synthesis
-from rekord.verbs.balance.balance import prepare_balance
-from rekord.verbs.balance.sampling import STRATEGY_NAMES, ClassSummary, compute_targets
+from rekord.verbs import resampling
+from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
+from rekord.verbs.resampling import STRATEGY_NAMES, ClassSummary, compute_targets
 
 COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
 SCHEMA = rk.Schema(
@@ -299,7 +299,7 @@ def test_numbers_with_nothing_finite_between_them_are_refused(tmp_path):
 
 
 def test_more_than_memory_holds_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(synthesis, "_MAX_MEMORY_BYTES", 5000)
+    monkeypatch.setattr(resampling, "_MAX_MEMORY_BYTES", 5000)
     with pytest.raises(rk.UsageError) as caught:
         smote(written(tmp_path, rows_of([40, 12, 7])), tmp_path / "out")
     assert (caught.value.code, caught.value.what, caught.value.found) == (

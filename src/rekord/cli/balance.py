@@ -15,7 +15,7 @@ from rekord.cli.options import Panel, flag_option, integer_option, text_option
 from rekord.report.formatting import format_count, format_duration
 
 if TYPE_CHECKING:
-    from rekord.verbs.balance.balance import PreparedBalance
+    from rekord.verbs.balance import PreparedBalance
 
 _MAX_SHOWN_CLASSES = 20
 
@@ -69,7 +69,7 @@ def balance(
 
     Each split is balanced separately. IN is not changed. The exit code is 1 if a record is damaged.
     """
-    from rekord.verbs.balance.balance import prepare_balance
+    from rekord.verbs.balance import prepare_balance
     from rekord.verbs.options import BalanceOptions
 
     began = time.perf_counter()

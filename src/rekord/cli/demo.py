@@ -171,7 +171,7 @@ def salvage_copy(tour: DemoTour) -> None:
     """Salvage what is intact, repair it as diagnosed, and compare it with the original."""
     from rekord.cli.salvage import salvage
     from rekord.dataset.read import records
-    from rekord.verbs.rewrite.rewrite import rewrite
+    from rekord.verbs.rewrite import rewrite
 
     tour.step("Salvage every intact record, and repair the floats")
     tour.show(f"$ rekord salvage {BROKEN} {SALVAGED}")

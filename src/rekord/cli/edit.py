@@ -158,7 +158,7 @@ def delete(
     Deletes the records that --where selects or --records lists; records whose condition is NULL are kept. Nothing
     of a deleted record remains in the new dataset.
     """
-    from rekord.verbs.edit.delete import delete_records
+    from rekord.verbs.edit.change import delete_records
     from rekord.verbs.options import DeleteOptions
 
     requested = DeleteOptions(
@@ -207,7 +207,7 @@ def relabel(
 
     Mapping a class to a new name renames it; mapping it to an existing class merges it into that class.
     """
-    from rekord.verbs.edit.relabel import relabel_records
+    from rekord.verbs.edit.change import relabel_records
     from rekord.verbs.options import RelabelOptions
 
     given = [

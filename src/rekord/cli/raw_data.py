@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
     from rekord.schema import Schema
     from rekord.sources.base import DetectedSource, SourceGuess
-    from rekord.verbs.preview import StoredRow
+    from rekord.verbs.infer import StoredRow
 
 DRY_RUN_ROWS = 3
 _MAX_JSON_BYTES = 1024
@@ -246,7 +246,7 @@ def format_source_heading(conversion: Conversion) -> str:
 
 def print_guesses(guesses: Sequence[SourceGuess]) -> None:
     """What was guessed about raw data, with the flag that changes it, on stderr."""
-    from rekord.verbs.preview import format_guesses
+    from rekord.verbs.progress import format_guesses
 
     for what, do in format_guesses(guesses):
         shown = "" if do is None else f"; {translate_hint(do)}"

@@ -18,7 +18,7 @@ from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
     from rekord.conversion.derive import Derivation
-    from rekord.verbs.rewrite.rewrite import PreparedRewrite
+    from rekord.verbs.rewrite import PreparedRewrite
 
 
 def rewrite(
@@ -66,7 +66,7 @@ def rewrite(
     Records are copied without decoding where nothing in them changes. IN is not changed.
     """
     from rekord.verbs.options import RewriteOptions
-    from rekord.verbs.rewrite.rewrite import prepare_rewrite
+    from rekord.verbs.rewrite import prepare_rewrite
 
     began = time.perf_counter()
     requested = RewriteOptions(

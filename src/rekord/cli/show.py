@@ -108,7 +108,7 @@ def _show_raw_data(conversion: Conversion, path: str, *, number: int, row: int |
     """Print rows of raw data; returns 1 if one of them cannot be stored."""
     from itertools import islice
 
-    from rekord.verbs.preview import iter_stored_rows
+    from rekord.verbs.infer import iter_stored_rows
 
     schema = conversion.job.schema
     stored = iter_stored_rows(conversion, first=row or 0)

@@ -362,7 +362,7 @@ def _report_forecast(conversion: Conversion, *, as_json: bool) -> int:
     from itertools import islice
 
     from rekord.verbs.forecast import check_free_space, forecast, is_sampleable
-    from rekord.verbs.preview import iter_stored_rows
+    from rekord.verbs.infer import iter_stored_rows
 
     expected = forecast(conversion)
     check_free_space(conversion, expected)

@@ -14,7 +14,6 @@ import msgspec
 import pyarrow as pa
 
 from rekord import _core
-from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.mapped_rows import no_rows_error
 from rekord.conversion.plan import ConversionJob, ConversionPlan
 from rekord.conversion.shards import CompletedShard, PlannedShard, load_completed_shard, plan_split_shards
@@ -39,6 +38,7 @@ from rekord.conversion.tasks import (
     spill_sequentially,
     write_shard,
 )
+from rekord.conversion.workers import WorkerPool
 from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS, METADATA_FOLDER
 from rekord.dataset.manifest import (
     CHECKSUM,

@@ -38,7 +38,7 @@ from rekord.errors import DataError, RekordError
 from rekord.layouts.base import DerivedRow, Layout, PlainLayout, RowRemark, Verify
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.sources.base import Chunk, ColumnChunk, SourceRow, full_path
+from rekord.sources.base import Chunk, ColumnChunk, SourceRow
 from rekord.transforms.base import Bound
 from rekord.transforms.chain import Chain, serialize_transform
 
@@ -244,18 +244,7 @@ class RowEncoding:
         group = rule.by or job.key
         by = select_split_value(values, group) if group else None
         stratum = select_split_value(values, rule.stratify) if rule.stratify else None
-        if rule.from_source and SPLIT_COLUMN not in job.schema:
-            values = {name: value for name, value in values.items() if name != SPLIT_COLUMN}
-        if job.select is not None:
-            given = values
-            values = {name: given[name] for name in job.select if name in given}
-            if job.inferred and job.function is not None:
-                # Columns that it adds are reported later, not dropped here.
-                values |= {
-                    name: one for name, one in given.items() if name not in job.schema and name != SPLIT_COLUMN
-                }
-        if job.columns is not None:
-            values = job.columns.convert_row(values)
+        values = self._select_values(values)
         passed = None
         if job.layout.needs_derive:
             derived = job.layout.derive(values, job.verify)
@@ -272,6 +261,21 @@ class RowEncoding:
             blob = None if offset is None else BlobInFile(path, offset, len(data))
         length = self._waiting_bytes - before
         self._pending.append(_PendingRow(row.path, row.position, copy, length, split, by, stratum, blob))
+
+    def _select_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The row as the layout gets it: the selected columns, with class ids."""
+        job = self._job
+        if job.splits.from_source and SPLIT_COLUMN not in job.schema:
+            values = {name: value for name, value in values.items() if name != SPLIT_COLUMN}
+        if job.select is not None:
+            given = values
+            values = {name: given[name] for name in job.select if name in given}
+            if job.inferred and job.function is not None:
+                # Columns that it adds are reported later, not dropped here.
+                values |= {
+                    name: one for name, one in given.items() if name not in job.schema and name != SPLIT_COLUMN
+                }
+        return values if job.columns is None else job.columns.convert_row(values)
 
     def _taken(self) -> EncodedRows:
         frames: Any = self._encoder.take()
@@ -311,7 +315,8 @@ class RowEncoding:
             whole_column = failure.location.row is None and end - begin > 1
             if end - begin == 1 or (whole_column and begin == 0 and end == chunk.rows and not self.bad.is_rejecting):
                 self.rows += 1
-                self.bad.reject(failure, self._locate_chunk_row(chunk, begin + (failure.location.row or 0)))
+                number = begin + (failure.location.row or 0)
+                self.bad.reject(failure, locate_row(self._job.source, chunk, number))
                 return
             middle = (begin + end) // 2
             yield from self._columns(chunk, begin, middle)
@@ -361,12 +366,6 @@ class RowEncoding:
             encoded.splits = self._job.splits.assign_splits(encoded.hashes)
             encoded.hashes = None
         return encoded
-
-    # Places.
-
-    def _locate_chunk_row(self, chunk: ColumnChunk, row: int) -> Location:
-        path = full_path(self._job.source, chunk.path)
-        return Location(path=path or None, row=chunk.first + row, line=chunk.line_of(row))
 
 
 class EncodedChunk(NamedTuple):

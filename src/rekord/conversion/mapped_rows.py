@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import cloudpickle
 import pyarrow as pa
 
-from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.workers import WorkerPool
 from rekord.errors import DataError, RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Schema
@@ -36,6 +36,7 @@ from rekord.sources.base import (
     is_partitioned,
 )
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
+from rekord.transforms.base import rebuild_schema
 
 FIRST_OUTPUTS = 1000
 """The number of outputs that a schema is inferred from, unless they are large."""
@@ -123,12 +124,14 @@ _LIBRARY_FOLDERS = tuple(
 )
 
 
-def locate_row(source: Source, row: SourceRow) -> Location:
-    """Where a row is, as a user finds it."""
+def locate_row(source: Source, chunk: Chunk, number: int = 0) -> Location:
+    """Where a row is, as a user finds it: the row itself, or row `number` of a chunk of columns."""
+    path = full_path(source, chunk.path) or None
+    if isinstance(chunk, ColumnChunk):
+        return Location(path=path, row=chunk.first + number, line=chunk.line_of(number))
     # A file that is one row has no row numbers.
-    counted = not row.path or row.line is not None or row.position > 0
-    path = full_path(source, row.path)
-    return Location(path=path or None, row=row.position if counted else None, line=row.line)
+    counted = not chunk.path or chunk.line is not None or chunk.position > 0
+    return Location(path=path, row=chunk.position if counted else None, line=chunk.line)
 
 
 def iter_rows(chunk: Chunk) -> Iterator[SourceRow]:
@@ -504,10 +507,7 @@ class FirstOutputs:
             return self._infer(skip)
         others: Schema | dict[str, Feature] = {} if len(passed) == len(names) else self._infer({*skip, *passed})
         features = {name: passed[name] if name in passed else others[name] for name in names}
-        if not before.is_sequence:
-            return Schema(features)
-        steps = {name: one for name, one in features.items() if name in before.steps}
-        return Schema(context={name: one for name, one in features.items() if name not in steps}, steps=steps)
+        return rebuild_schema(before, features)
 
     def _infer(self, skip: Collection[str]) -> Schema:
         bad = [row for row in self.rows if isinstance(row.values, RekordError)]

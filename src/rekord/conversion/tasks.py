@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.conversion.encode_rows import BadRows, EncodedChunk, EncodeTask, RowEncoding
-from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.mapped_rows import RowCutter, pack_task, run_on_rows, skip_rows
 from rekord.conversion.plan import ConversionJob
 from rekord.conversion.shards import (
@@ -40,6 +39,7 @@ from rekord.conversion.spill import (
     read_deferred_blob,
     read_part_index,
 )
+from rekord.conversion.workers import WorkerPool
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned

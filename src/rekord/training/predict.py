@@ -32,7 +32,7 @@ from rekord.training.result import compute_label_probabilities, compute_probabil
 from rekord.training.task import InputColumn, Task
 from rekord.transforms.base import Bound, ColumnTransform, Transform
 from rekord.transforms.chain import Chain, deserialize_transforms, serialize_transform
-from rekord.transforms.image_binding import ImageTransform
+from rekord.transforms.images import ImageTransform
 
 Array: TypeAlias = "npt.NDArray[Any]"
 NewItem: TypeAlias = "str | os.PathLike[str] | bytes | npt.NDArray[Any] | Mapping[str, Any]"

@@ -4,8 +4,7 @@ from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain, chain
 from rekord.transforms.images import crop, decode, encode, grayscale, normalize, resize
 from rekord.transforms.numeric import bucketize, cast, one_hot, standardize
-from rekord.transforms.text_vectors import hash_into, hash_words, tfidf
-from rekord.transforms.token_ids import tokenize
+from rekord.transforms.text import hash_into, hash_words, tfidf, tokenize
 from rekord.transforms.vocabularies import vocabulary
 
 __all__ = [

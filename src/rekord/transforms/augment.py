@@ -19,7 +19,6 @@ from rekord.codec.images.store import store_image
 from rekord.errors import closest_match, error, preview
 from rekord.schema import Image, Schema
 from rekord.transforms.base import Row, column_errors
-from rekord.transforms.image_binding import ImageState, bind_image_transforms
 from rekord.transforms.image_row import (
     ANY_IMAGE,
     OUTLINE_MASK,
@@ -29,6 +28,7 @@ from rekord.transforms.image_row import (
     decode_ids,
     load_pixels,
 )
+from rekord.transforms.images import ImageState, bind_image_transforms
 
 _BLOCK_PIXELS = 1 << 20
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
@@ -210,8 +210,18 @@ class ColumnTransform(RecordedTransform):
         """What the result inherits: the key, if it replaces the column, and whether it is optional."""
         return {"key": feature.key if self.into is None else None, "optional": feature.optional}
 
-    def bound(self, before: Schema, feature: Feature, value_of: Callable[[Row], Any]) -> Bound:
-        """The transform that stores what `value_of` returns for a row in a column of this feature."""
+    def bound(
+        self,
+        before: Schema,
+        feature: Feature,
+        read: Callable[[Row], Any],
+        convert: Callable[[Any], Any] | None = None,
+    ) -> Bound:
+        """The transform that stores what `read` returns for a row in a column of this feature.
+
+        With `convert`, the value is converted, unless it is missing.
+        """
+        value_of = read if convert is None else partial(_convert_present, read, convert)
         columns: dict[str, Feature] = {}
         for name, known in before.context.items():
             if name != self.column or self.keep:
@@ -219,12 +229,23 @@ class ColumnTransform(RecordedTransform):
             if name == self.column:
                 columns[self.target] = feature
         put = partial(_put_value, value_of, self.target, None if self.keep else self.column)
-        return Bound(replace_context(before, columns), put, frozenset((self.column, self.target)))
+        return Bound(rebuild_schema(before, {**columns, **before.steps}), put, frozenset((self.column, self.target)))
 
 
-def replace_context(before: Schema, columns: dict[str, Feature]) -> Schema:
-    """A schema with other context columns and the same steps."""
-    return Schema(context=columns, steps=before.steps) if before.is_sequence else Schema(columns)
+def rebuild_schema(before: Schema, features: Mapping[str, Feature], steps: Collection[str] | None = None) -> Schema:
+    """A schema of the same kind as `before` with other features; `steps` names those that are steps now."""
+    if not before.is_sequence:
+        return Schema(dict(features))
+    inside = before.steps if steps is None else steps
+    return Schema(
+        context={name: one for name, one in features.items() if name not in inside},
+        steps={name: one for name, one in features.items() if name in inside},
+    )
+
+
+def _convert_present(read: Callable[[Row], Any], convert: Callable[[Any], Any], row: Row) -> Any:
+    value = read(row)
+    return None if value is None else convert(value)
 
 
 def _put_value(value_of: Callable[[Row], Any], target: str, dropped: str | None, row: Row) -> Row:
@@ -351,6 +372,16 @@ def column_errors(column: str) -> Iterator[None]:
 def is_text_feature(feature: Feature) -> bool:
     """Whether the values of a column are strings."""
     return feature.value_kind in ("str", "bytes")
+
+
+def is_tensor(feature: Feature) -> bool:
+    """Whether values are arrays stored as one byte string."""
+    return feature.storage == "blob" and feature.dtype is not None
+
+
+def is_numeric(feature: Feature) -> bool:
+    """Whether values are numbers, class ids included."""
+    return is_tensor(feature) or feature.value_kind in ("int", "float")
 
 
 def value_reader(column: str, feature: Feature) -> TextReader | NumberReader:

@@ -14,11 +14,18 @@ from rekord.arguments import UnknownOption, check_keywords
 from rekord.errors import RekordError, error, preview
 from rekord.schema import Schema
 from rekord.transforms.base import Bound, RecordedTransform, Row, Transform, apply_all
-from rekord.transforms.image_binding import ImageTransform, bind_image_transforms
-from rekord.transforms.images import Crop, Decode, Encode, Grayscale, Normalize, Resize
+from rekord.transforms.images import (
+    Crop,
+    Decode,
+    Encode,
+    Grayscale,
+    ImageTransform,
+    Normalize,
+    Resize,
+    bind_image_transforms,
+)
 from rekord.transforms.numeric import Bucketize, Cast, OneHot, Standardize
-from rekord.transforms.text_vectors import HashInto, HashWords, Tfidf
-from rekord.transforms.token_ids import Tokenize
+from rekord.transforms.text import HashInto, HashWords, Tfidf, Tokenize
 from rekord.transforms.vocabularies import Lookup
 
 _RECORDED_CLASSES: tuple[type[RecordedTransform], ...] = (

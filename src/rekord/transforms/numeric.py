@@ -64,20 +64,18 @@ class OneHot(ColumnTransform):
         if classes > _MAX_CLASSES or len(feature.shape) > 1:
             raise self.column_type_error(f"at most {_MAX_CLASSES:,} classes, and at most one dimension", feature)
         vector = Float32((classes,), **self.shared(feature))
-        return self.bound(before, vector, partial(_one_hot, NumberReader(self.column, feature), classes))
+        reader = NumberReader(self.column, feature)
+        return self.bound(before, vector, reader.flat, partial(_one_hot, self.column, classes))
 
 
-def _one_hot(reader: NumberReader, classes: int, row: Row) -> Array | None:
-    ids = reader.flat(row)
-    if ids is None:
-        return None
+def _one_hot(column: str, classes: int, ids: list[int]) -> Array:
     vector = np.zeros(classes, np.float32)
     for one in ids:
         if not 0 <= one < classes:
             raise error(
                 "E317",
-                f"`{reader.column}` is not a class id",
-                location=Location(feature=reader.column),
+                f"`{column}` is not a class id",
+                location=Location(feature=column),
                 expected=f"an id from 0 to {classes - 1:,}",
                 found=f"{one}",
                 do="fix the row, or pass a larger number of classes",
@@ -121,13 +119,11 @@ class Bucketize(ColumnTransform):
             kind = np.float16 if dtype_name(feature.dtype) == "float16" else np.float32
             ends = tuple([float(kind(round_to_dtype(float(one), feature.dtype))) for one in ends])
         label = Label(len(ends) + 1, shape=feature.shape, **self.shared(feature))
-        return self.bound(before, label, partial(_bucketize, NumberReader(self.column, feature), ends))
+        reader = NumberReader(self.column, feature)
+        return self.bound(before, label, reader.flat, partial(_bucketize, reader, ends))
 
 
-def _bucketize(reader: NumberReader, ends: tuple[float, ...], row: Row) -> int | list[int] | None:
-    numbers = reader.flat(row)
-    if numbers is None:
-        return None
+def _bucketize(reader: NumberReader, ends: tuple[float, ...], numbers: list[float]) -> int | list[int]:
     if any(isnan(one) for one in numbers):
         raise error(
             "E388",
@@ -157,19 +153,17 @@ class Standardize(ColumnTransform):
         scores = Float32(feature.shape, **self.shared(feature))
         reader = NumberReader(self.column, feature)
         if not feature.shape:
-            return self.bound(before, scores, partial(_standardize_one, reader, self.mean[0], self.std[0]))
+            return self.bound(before, scores, reader.one, partial(_standardize_one, self.mean[0], self.std[0]))
         mean, std = np.array(self.mean, np.float64), np.array(self.std, np.float64)
-        return self.bound(before, scores, partial(_standardize_array, reader, mean, std))
+        return self.bound(before, scores, reader.array, partial(_standardize_array, mean, std))
 
 
-def _standardize_one(reader: NumberReader, mean: float, std: float, row: Row) -> float | None:
-    one = reader.one(row)
-    return None if one is None else (float(one) - mean) / std
+def _standardize_one(mean: float, std: float, one: float) -> float:
+    return (float(one) - mean) / std
 
 
-def _standardize_array(reader: NumberReader, mean: Array, std: Array, row: Row) -> Array | None:
-    array = reader.array(row)
-    return None if array is None else (array.astype(np.float64) - mean) / std
+def _standardize_array(mean: Array, std: Array, array: Array) -> Array:
+    return (array.astype(np.float64) - mean) / std
 
 
 def _validate_statistics(name: str, value: Any) -> tuple[float, ...]:

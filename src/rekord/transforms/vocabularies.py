@@ -16,13 +16,12 @@ from typing import Any, Literal, TypeAlias
 from rekord.arguments import check_keywords, flag, integer, invalid, one_of
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema import Bytes, Int64, Label, Schema, Text
+from rekord.schema import Bytes, Feature, Int64, Label, Schema, Text
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.base import (
     Bound,
     ColumnTransform,
     FitState,
-    NumberReader,
     Row,
     TextReader,
     Transform,
@@ -356,8 +355,18 @@ def vocabulary(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lookup(ColumnTransform):
+class VocabularyTransform(ColumnTransform):
+    """A transform with a vocabulary, which is stored next to a dataset."""
+
     words: WordList
+
+    def companions(self) -> dict[str, bytes]:
+        """The files stored next to a dataset."""
+        return {format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(VocabularyTransform):
     oov_buckets: int
 
     name = "vocabulary"
@@ -370,10 +379,6 @@ class Lookup(ColumnTransform):
             "file": file,
             "sha256": sha256_hex(data),
         }
-
-    def companions(self) -> dict[str, bytes]:
-        """The files stored next to a dataset."""
-        return {format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Lookup:
@@ -390,13 +395,10 @@ class Lookup(ColumnTransform):
         elif classes <= _MAX_NAMES and self.oov_buckets == 1 and "[UNK]" not in self.words.ids:
             classes = ["[UNK]", *self.words.words]
         label = Label(classes, shape=feature.shape, **self.shared(feature))
-        return self.bound(before, label, partial(self._look_up, value_reader(self.column, feature)))
+        return self.bound(before, label, value_reader(self.column, feature).flat, partial(self._look_up, feature))
 
-    def _look_up(self, reader: TextReader | NumberReader, row: Row) -> int | list[int] | None:
-        values = reader.flat(row)
-        if values is None:
-            return None
-        return unflatten([self._place(str(value)) for value in values], reader.feature)  # type: ignore[no-any-return]
+    def _look_up(self, feature: Feature, values: list[Any]) -> int | list[int]:
+        return unflatten([self._place(str(value)) for value in values], feature)  # type: ignore[no-any-return]
 
     def _place(self, word: str) -> int:
         known = self.words.ids.get(word)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekord.arguments import invalid
+from rekord.arguments import conflicting_options, inapplicable, invalid, optional_names
 from rekord.conversion.class_ids import ClassCollector, ClassIds, ColumnConversions, sort_classes
 from rekord.conversion.mapped_rows import FirstOutputs, peek_outputs, spread_rows
 from rekord.conversion.plan import RowFunction
@@ -32,8 +32,9 @@ from rekord.sources.path_columns import add_path_columns
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import RowsSource
 from rekord.sources.tables import TableFiles
-from rekord.verbs.learn_classes import find_own_order, learn_classes, require_classes, spool_if_once
-from rekord.verbs.options import WriteOptions, conflicting_options
+from rekord.transforms.base import rebuild_schema
+from rekord.verbs.learning import find_own_order, learn_classes, require_classes, spool_if_once
+from rekord.verbs.options import WriteOptions
 
 _TEXT = Text()
 _PATH_SOURCES = ("arrow", "columns", "csv", "jsonl", "pandas", "parquet", "polars")
@@ -139,9 +140,7 @@ def check_column_options(options: WriteOptions) -> None:
         value = getattr(options, name)
         if value is None:
             continue
-        if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
-            do = f"{name}=[{value!r}]"[:60] if isinstance(value, str) else f'{name}=["id"]'
-            raise invalid(name, value, "a list of column names", do)
+        optional_names(name, value, example="id")
         for column in value if name == "drop" else ():
             if column == options.label or column in (options.columns or {}):
                 raise conflicting_options("drop", "columns" if column != options.label else "label")
@@ -327,12 +326,8 @@ def _rebuild(schema: Schema | None, features: Mapping[str, Feature]) -> Schema:
         return Schema(features)
     if all(schema.get(name) is one for name, one in features.items()) and len(features) == len(schema):
         return schema
-    if not schema.is_sequence:
-        return Schema(features)
-    return Schema(
-        context={name: one for name, one in features.items() if name in schema.context},
-        steps={name: one for name, one in features.items() if name in schema.steps},
-    )
+    known = {name: one for name, one in features.items() if name in schema or not schema.is_sequence}
+    return rebuild_schema(schema, known)
 
 
 def _infer_schema(source: Any, facts: SourceFacts, request: ColumnRequest, known: Sequence[str]) -> Schema | None:
@@ -434,9 +429,11 @@ def _learn(
         learned[name] = _build_label(feature, names, is_list=is_list)
         classes[name] = ClassIds(tuple(names), is_list=is_list)
     if request.background and not [name for name in learned if name not in named]:
-        raise _unused_option_error("background", "a label whose classes are learned", "no such label")
+        raise inapplicable(
+            "background", "to this data", expected="a label whose classes are learned", found="no such label"
+        )
     if request.class_names is not None and not named:
-        raise _unused_option_error("label_map", "a label: --label COLUMN", "no label")
+        raise inapplicable("label_map", "to this data", expected="a label: --label COLUMN", found="no label")
     if not classes and not request.drop and request.keep is None:
         return source, learned, None
     keep = None if request.keep is None else tuple([name for name in request.keep if name in features])
@@ -452,7 +449,7 @@ def _choose_named(
     names = [request.label] if request.label in unknown else list(unknown)
     if len(names) != 1:
         found = "no label" if not names else f"{len(names)} labels"
-        raise _unused_option_error("label_map", "one label: --label COLUMN", found)
+        raise inapplicable("label_map", "to this data", expected="one label: --label COLUMN", found=found)
     return {str(names[0]): request.class_names}
 
 
@@ -501,13 +498,15 @@ def choose_class_names(request: ColumnRequest, layout: str, facts: SourceFacts) 
     if layout != "classification":
         for option, value in (("background", request.background), ("label_map", request.class_names)):
             if value:
-                raise _unused_option_error(option, "a source with labels", f"the layout {layout!r}")
+                raise inapplicable(
+                    option, "to this data", expected="a source with labels", found=f"the layout {layout!r}"
+                )
         return None
     if request.label not in (None, "label"):
         raise _unknown_column_error("label", str(request.label), ["label"], of="the layout 'classification'")
     if (request.background or request.class_names) and facts.extra.get("labels") is False:
         option = "background" if request.background else "label_map"
-        raise _unused_option_error(option, "images with labels", "images without labels")
+        raise inapplicable(option, "to this data", expected="images with labels", found="images without labels")
     return wanted
 
 
@@ -560,13 +559,3 @@ def _check_covered(request: ColumnRequest, known: Sequence[str]) -> None:
 
 def _unused_column(name: str, request: ColumnRequest) -> UnusedInput:
     return UnusedInput("column", name, "dropped" if name in request.drop else "not kept")
-
-
-def _unused_option_error(option: str, expected: str, found: str) -> RekordError:
-    return error(
-        "U605",
-        f"`{option}` does not apply to this data",
-        expected=expected,
-        found=found,
-        do=f"leave out {option}=",
-    )

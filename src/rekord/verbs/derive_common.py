@@ -9,8 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rekord.conversion.copy_records import RecordSequence
-from rekord.conversion.derive import Derivation, DerivationResult, derive_dataset, estimate_inflated_bytes
+from rekord.conversion.derive import (
+    Derivation,
+    DerivationResult,
+    RecordSequence,
+    derive_dataset,
+    estimate_inflated_bytes,
+)
 from rekord.conversion.driver import Companions, ConversionResult
 from rekord.conversion.plan import ConversionPlan
 from rekord.dataset.dataset import Dataset

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -32,9 +33,9 @@ from rekord.schema import Feature, Image, Schema, of_type
 from rekord.sources.base import Chunk, ColumnChunk, full_path, is_partitioned
 from rekord.sources.image_folder import is_image_name
 from rekord.storage.transaction import Transaction, exists
+from rekord.transforms.base import is_numeric, is_tensor
 from rekord.transforms.chain import Chain
 from rekord.transforms.images import Decode, Normalize
-from rekord.verbs.columns import is_numeric, is_tensor
 
 SAMPLE_ROWS = 64
 SAMPLE_BYTES = 16 << 20
@@ -47,6 +48,7 @@ COMPRESSED_SAMPLE_ROWS = 4096
 _IN_MEMORY_SOURCES = ("columns", "pandas", "polars", "arrow")
 _MAX_FILE_BYTES = 64 << 20
 _COUNTED_VALUES = 4096
+_CRC_BYTES = 4
 _MAGIC = ((b"\xff\xd8\xff", "JPEG"), (b"\x89PNG", "PNG"))
 
 
@@ -118,6 +120,11 @@ class SilentBadRows(BadRows):
 
     def add_remark(self, remark: RowRemark, place: Location) -> None:
         pass
+
+    def take_first(self) -> RekordError | None:
+        """The first error, which is then forgotten."""
+        first, self.first = self.first, None
+        return first
 
 
 def _iter_sample_points(
@@ -206,17 +213,21 @@ def load_files(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return read
 
 
-def _measure_key_bytes(sample: RowSample, frames: Any, lengths: Any, most: int) -> None:
-    """Add up the bytes of each record key, until `most` payloads are in the sample."""
+def iter_payloads(frames: Any, lengths: Any) -> Iterator[bytes]:
+    """The payloads of frames of these lengths."""
     view = memoryview(frames).cast("B")
     begin = 0
     for length in lengths.tolist():
-        payload = bytes(view[begin + _core.HEADER_BYTES : begin + length - 4])
+        yield bytes(view[begin + _core.HEADER_BYTES : begin + length - _CRC_BYTES])
         begin += length
-        if len(sample.payloads) < most:
-            sample.payloads.append(payload)
-            for key, size_bytes in _iter_key_sizes(payload):
-                sample.key_bytes[key] += size_bytes
+
+
+def _measure_key_bytes(sample: RowSample, frames: Any, lengths: Any, most: int) -> None:
+    """Add up the bytes of each record key, until `most` payloads are in the sample."""
+    for payload in islice(iter_payloads(frames, lengths), max(0, most - len(sample.payloads))):
+        sample.payloads.append(payload)
+        for key, size_bytes in _iter_key_sizes(payload):
+            sample.key_bytes[key] += size_bytes
 
 
 def _iter_key_sizes(payload: bytes) -> Iterator[tuple[str, int]]:

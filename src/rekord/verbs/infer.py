@@ -1,27 +1,31 @@
-"""`rk.infer`: the schema that `rk.write` would use for raw data, or the one that record files have."""
+"""`rk.infer`: the schema and the rows that `rk.write` would store for raw data, or the schema of record files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from rekord.arguments import check_keywords
 from rekord.codec.decode import PayloadBytes
 from rekord.conversion.driver import Conversion
+from rekord.conversion.encode_rows import RowEncoding
+from rekord.conversion.mapped_rows import MappedOutputs, locate_row, read_in_sequence, skip_rows
+from rekord.conversion.plan import RowFunction
 from rekord.dataset.infer import Kind, check_infer_arguments, collect_evidence
 from rekord.dataset.infer import infer as infer_records
 from rekord.dataset.read import list_record_files
 from rekord.errors import RekordError
+from rekord.layouts.base import Verify
 from rekord.schema import Schema
-from rekord.sources.base import DetectedSource, RowsLike
+from rekord.sources.base import Chunk, ColumnChunk, DetectedSource, RowsLike, SourceRow
 from rekord.sources.detect import build_source, identify_source
 from rekord.sources.records import RecordsSource
 from rekord.storage.router import is_remote
-from rekord.verbs.forecast import is_sampleable
+from rekord.verbs.forecast import SilentBadRows, is_sampleable, iter_payloads, load_files
 from rekord.verbs.options import WriteOptions
-from rekord.verbs.preview import iter_stored_rows
 from rekord.verbs.write import prepare_conversion
 
 EVIDENCE_ROWS = 1000
@@ -112,3 +116,68 @@ def infer_conversion(conversion: Conversion) -> Schema:
     also = {"bad_rows": bad} if bad else {}
     guesses = [guess.to_dict() for guess in conversion.guesses]
     return schema.with_evidence({**evidence, **also, "guesses": guesses})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRow:
+    """A row of raw data: the payloads that are stored for it, or the error if it cannot be stored."""
+
+    path: str | None
+    row: int | None  # in its file, None if the file is one row
+    line: int | None
+    payloads: tuple[bytes, ...] = ()
+    problem: RekordError | None = None
+
+
+def iter_stored_rows(conversion: Conversion, *, first: int = 0, verify: Verify | None = None) -> Iterator[StoredRow]:
+    """The rows of a conversion in the order of its source, from number `first`, encoded as it would write them.
+
+    Nothing is written; only as much is read as is taken.
+    """
+    job = conversion.job
+    bad = SilentBadRows()
+    encoding = RowEncoding(
+        replace(
+            job,
+            function=None if job.function is None else _LoadingFunction(job.function),
+            verify=verify or job.verify,
+            on_bad_row="reject",
+            index=(),
+            shuffle=False,
+        ),
+        bad,
+    )
+    for chunk in _iter_single_rows(read_in_sequence(job.source), first):
+        place = locate_row(job.source, chunk)
+        if isinstance(chunk, SourceRow):
+            if isinstance(chunk.values, MappedOutputs):
+                chunk = chunk._replace(values=MappedOutputs(map(load_files, chunk.values)))
+            elif not isinstance(chunk.values, RekordError) and job.function is None:
+                chunk = chunk._replace(values=load_files(chunk.values))
+        pieces = encoding.pieces([chunk])
+        payloads = [payload for piece in pieces for payload in iter_payloads(piece.frames, piece.lengths)]
+        problem = bad.take_first()
+        yield StoredRow(path=place.path, row=place.row, line=place.line, payloads=tuple(payloads), problem=problem)
+
+
+class _LoadingFunction:
+    """A function of rows whose files are read, so that the frames of the rows are complete."""
+
+    def __init__(self, function: RowFunction) -> None:
+        self._function = function
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        made: Any = self._function(row)
+        if isinstance(made, Mapping):
+            return load_files(made)
+        if made is None or isinstance(made, (str, bytes)) or not isinstance(made, Iterable):
+            return made
+        return [load_files(one) if isinstance(one, Mapping) else one for one in made]
+
+
+def _iter_single_rows(chunks: Iterable[Chunk], first: int) -> Iterator[Chunk]:
+    for chunk in skip_rows(chunks, first):
+        if isinstance(chunk, ColumnChunk):
+            yield from (chunk.slice(i, i + 1) for i in range(chunk.rows))
+        else:
+            yield chunk

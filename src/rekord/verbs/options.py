@@ -15,17 +15,19 @@ from rekord.arguments import (
     as_path,
     bytes_size,
     flag,
+    inapplicable,
     integer,
     invalid,
     one_of,
     optional_names,
     positive_int,
+    real_number,
 )
-from rekord.conversion.engines.local import available_workers
 from rekord.conversion.plan import OnBadRow, RowFunction, ShardingRule
+from rekord.conversion.workers import available_workers
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error
+from rekord.errors import error
 from rekord.framing.deflate import compression_name
 from rekord.layouts.base import Layout, Verify
 from rekord.schema import Feature, RecordKind, Schema
@@ -136,10 +138,9 @@ class WriteOptions(OutputOptions):
         one_of("engine", self.engine, ("local",))
         flag("background", self.background)
         super().__post_init__()
+        expected = "a fraction of the rows below 1, or a number of rows"
         share = self.max_rejects
-        if not isinstance(share, (int, float)) or isinstance(share, bool) or not share >= 0:
-            expected = "a fraction of the rows below 1, or a number of rows"
-            raise invalid("max_rejects", share, expected, "max_rejects=0.01")
+        real_number("max_rejects", share, expected=expected, fits=lambda one: one >= 0, do="max_rejects=0.01")
         if self.limit is not None:
             positive_int("limit", self.limit)
 
@@ -296,21 +297,5 @@ def reject_reading_options(source: object, schema: object, kind: object) -> None
     """Refuse options of `rk.open` next to a dataset that is open already."""
     for name, value in (("schema", schema), ("kind", kind)):
         if value is not None and isinstance(source, (Dataset, Split)):
-            raise error(
-                "U605",
-                f"`{name}` does not apply to an open dataset",
-                expected=f"a path, or no {name}",
-                found=f"an open {type(source).__name__}",
-                do=f"rk.open(path, {name}=…)",
-            )
-
-
-def conflicting_options(first: str, second: str, *, expected: str = "one of the two", do: str = "") -> RekordError:
-    """The error for two options that exclude each other."""
-    return error(
-        "U605",
-        f"`{first}` and `{second}` cannot be combined",
-        expected=expected,
-        found="both",
-        do=do or f"leave out {first}= or {second}=",
-    )
+            found, do = f"an open {type(source).__name__}", f"rk.open(path, {name}=…)"
+            raise inapplicable(name, "to an open dataset", expected=f"a path, or no {name}", found=found, do=do)

@@ -1,17 +1,18 @@
-"""Progress of a conversion: a bar on a terminal, and a line now and then in a log."""
+"""What a conversion reports: its progress, as a bar on a terminal or a line now and then in a log, and guesses."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rekord.conversion.tasks import ProgressCounts, sum_progress
 from rekord.report.formatting import format_byte_size, format_count, format_duration
+from rekord.sources.base import SourceGuess
 from rekord.storage.transaction import Staging
 
 if TYPE_CHECKING:
@@ -165,3 +166,20 @@ class ConversionProgress:
         row = Table.grid(padding=(0, 1))
         row.add_row(step.name, bar, Text(step.words(now, seconds), no_wrap=True, overflow="ellipsis"))
         return row
+
+
+_MAX_SHOWN_GUESSES = 12
+
+
+def format_guesses(guesses: Sequence[SourceGuess]) -> Iterator[tuple[str, str | None]]:
+    """What was guessed about raw data, one line each, with what changes it."""
+    for guess in guesses[:_MAX_SHOWN_GUESSES]:
+        yield f"guessed: {guess.what}", guess.do
+    if len(guesses) > _MAX_SHOWN_GUESSES:
+        yield f"guessed: … and {len(guesses) - _MAX_SHOWN_GUESSES:,} more", None
+
+
+def report_guesses(guesses: Sequence[SourceGuess]) -> None:
+    """Print what was guessed to stderr."""
+    for what, do in format_guesses(guesses):
+        print_line(sys.stderr, what if do is None else f"{what}; {do}")

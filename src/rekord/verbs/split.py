@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rekord.arguments import check_keywords, integer, invalid
+from rekord.arguments import check_keywords, conflicting_options, integer, invalid
 from rekord.conversion.splits import (
     HashArray,
     SplitRule,
@@ -38,8 +38,8 @@ from rekord.verbs.derive_common import (
     open_source_dataset,
     suggest_salvage,
 )
-from rekord.verbs.options import SplitOptions, conflicting_options, output_folder
-from rekord.verbs.rewrite.rewrite import (
+from rekord.verbs.options import SplitOptions, output_folder
+from rekord.verbs.rewrite import (
     DatasetLike,
     PreparedRewrite,
     choose_compression,

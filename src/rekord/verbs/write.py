@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from rekord.arguments import check_keywords, column_name, invalid, one_of
+from rekord.arguments import check_keywords, column_name, conflicting_options, inapplicable, invalid, one_of
 from rekord.codec.encode import validate_schema
 from rekord.conversion.driver import Conversion, ConversionResult, convert
 from rekord.conversion.encode_rows import TransformedLayout
@@ -57,8 +57,8 @@ from rekord.verbs.declare_columns import (
     prepare_function,
     project_source,
 )
-from rekord.verbs.fit_transforms import FitOptions, fit_chain
-from rekord.verbs.options import WriteOptions, conflicting_options, output_folder, resolve_worker_count
+from rekord.verbs.learning import fit_chain
+from rekord.verbs.options import WriteOptions, output_folder, resolve_worker_count
 from rekord.version import VERSION
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
@@ -90,9 +90,9 @@ def resolve_source(
     `schema` is for record files, `encoding` for texts.
     """
     if encoding is not None:
-        raise error(
-            "U605",
-            "`encoding` does not apply to rows that are not read from a path",
+        raise inapplicable(
+            "encoding",
+            "to rows that are not read from a path",
             expected="the path of a text file",
             found=f"a {type(rows).__name__}",
             do='leave encoding= out, or give it to the source: rk.sources.csv(path, encoding="latin-1")',
@@ -243,27 +243,6 @@ def prepare_conversion(
         split = "source"
     rule = parse_split_rule(split, by=options.split_by, stratify=options.stratify, known=facts.splits)
     compression = options.compression or "none"
-    fitted_files: dict[str, bytes] = {}
-    if options.transforms != () and (chain := as_chain(options.transforms)).steps:
-        requested = FitOptions(
-            function=options.map,
-            select=select,
-            columns=declared.conversions,
-            splits=rule,
-            key=options.key,
-            seed=options.seed,
-        )
-        chain = fit_chain(
-            chain,
-            source,
-            chosen,
-            requested=requested,
-            workers=workers,
-            source_bytes=facts.source_bytes,
-            verbose=verbose,
-        )
-        fitted_files = collect_companions(chain.steps)
-        chosen = TransformedLayout(chosen, chain)
     job = ConversionJob(
         source=source,
         layout=chosen,
@@ -273,7 +252,6 @@ def prepare_conversion(
         function=options.map,
         inferred=inferred,
         key=options.key,
-        index=select_index_columns(chosen.schema, options.index),
         select=select,
         columns=declared.conversions,
         shuffle=bool(options.shuffle),
@@ -284,6 +262,12 @@ def prepare_conversion(
         max_rejects=float(options.max_rejects),
         format=options.format,
     )
+    fitted_files: dict[str, bytes] = {}
+    if options.transforms != () and (chain := as_chain(options.transforms)).steps:
+        chain = fit_chain(chain, job, workers=workers, source_bytes=facts.source_bytes, verbose=verbose)
+        fitted_files = collect_companions(chain.steps)
+        chosen = TransformedLayout(chosen, chain)
+    job = replace(job, layout=chosen, index=select_index_columns(chosen.schema, options.index))
     # What is declared was not guessed.
     settled = {one for one in (options.label, *(options.columns or ())) if one in chosen.schema}
     settled = {one for one in settled if chosen.schema[str(one)].is_label} | ({"mask"} if masks.colours else set())
@@ -516,7 +500,7 @@ def write(
     options = WriteOptions.of(locals())
     conversion = prepare_conversion(rows, out, options, verbose=progress)
     if progress:
-        from rekord.verbs.preview import report_guesses
+        from rekord.verbs.progress import report_guesses
 
         report_guesses(conversion.guesses)
     run_conversion(conversion, progress=progress)

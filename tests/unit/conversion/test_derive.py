@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.conversion.copy_records import RecordSequence, plan_record_ranges
 from rekord.conversion.derive import (
     CopiedShard,
     Derivation,
     DerivedSplit,
     LinkedShard,
+    RecordSequence,
     ReencodedShard,
     derive_dataset,
+    plan_record_ranges,
     reuse_shard,
 )
 from rekord.conversion.plan import ConversionPlan, ShardingRule

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from loky.process_executor import BrokenProcessPool
 
-from rekord.conversion.engines.local import CallScheduler, WorkerPool, available_workers
+from rekord.conversion.workers import CallScheduler, WorkerPool, available_workers
 from rekord.errors import RekordError, error
 from rekord.location import Location
 
@@ -61,8 +61,8 @@ def test_whoever_is_patient_starts_no_process_for_a_short_run() -> None:
 
 
 def test_processes_take_part_in_a_long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rekord.conversion.engines.local.PROCESS_START_DELAY_SECONDS", 0.0)
-    monkeypatch.setattr("rekord.conversion.engines.local.MIN_REMAINING_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.workers.PROCESS_START_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.workers.MIN_REMAINING_SECONDS", 0.0)
     seen = str(tmp_path / "seen")
 
     def elsewhere(n: int) -> int:

@@ -14,9 +14,8 @@ from rekord.errors import RekordError
 from rekord.sources.rows import RowsSource
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import build_conversion, execute_conversion, find_leftovers, use_small_parts
-from rekord.transforms.text_vectors import Tfidf
-from rekord.transforms.token_ids import Tokenize, TokenizerFile
-from rekord.verbs import fit_transforms
+from rekord.transforms.text import Tfidf, Tokenize, TokenizerFile
+from rekord.verbs import learning
 
 t = rk.transforms
 
@@ -64,7 +63,7 @@ def test_a_vocabulary_holds_the_most_frequent_words_and_those_alike_by_the_alpha
 
 @pytest.mark.parametrize("mapped", [False, True])
 def test_any_number_of_workers_learns_and_writes_the_same(tmp_path, monkeypatch, mapped):
-    monkeypatch.setattr(fit_transforms, "_MIN_PART_BYTES", 2000)
+    monkeypatch.setattr(learning, "_MIN_PART_BYTES", 2000)
     source = jsonl(tmp_path / "rows.jsonl", texts(300))
 
     def also(row):
@@ -423,20 +422,20 @@ def test_an_error_while_reading_names_the_record(tmp_path):
 
 
 def test_parts_may_be_seen_elsewhere_and_in_any_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(fit_transforms, "_MIN_PART_BYTES", 2000)
+    monkeypatch.setattr(learning, "_MIN_PART_BYTES", 2000)
     source = jsonl(tmp_path / "rows.jsonl", texts(200))
     steps = [t.tfidf("text", 12, into="v", keep=True), t.tokenize("text", size=9), t.standardize("n")]
     options = {"transforms": steps, "split": {"train": 0.7, "val": 0.3}}
     first = build_conversion(source, tmp_path / "out", options).job.layout.options()
     seen = []
 
-    class Backwards(fit_transforms.WorkerPool):
+    class Backwards(learning.WorkerPool):
         def run(self, function, inline, calls, **_):
             seen.append(len(calls))
             for i, arguments in reversed(calls):
                 yield i, pickle.loads(pickle.dumps(function(*arguments)))
 
-    monkeypatch.setattr(fit_transforms, "WorkerPool", Backwards)
+    monkeypatch.setattr(learning, "WorkerPool", Backwards)
     second = build_conversion(source, tmp_path / "out", {**options, "workers": 3}).job.layout.options()
     assert first == second
     assert min(seen) > 3

@@ -18,7 +18,7 @@ from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import disable_fsync, edit_manifest, find_leftovers, read_tree
-from rekord.verbs.balance.balance import prepare_balance
+from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 
 NAMES = ["cat", "dog", "owl"]

@@ -18,7 +18,7 @@ from rekord.dataset.manifest import read_manifest
 from rekord.dataset.shard_index import open_shard_index
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import disable_fsync, find_leftovers, read_tree
-from rekord.verbs.balance.balance import prepare_balance
+from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 
 SCHEMA = rk.Schema(

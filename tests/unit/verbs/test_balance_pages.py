@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rekord.cli.main import run_command_line
 from rekord.transforms.augment import AUGMENTATIONS
-from rekord.verbs.balance.sampling import STRATEGY_NAMES
 from rekord.verbs.options import METHODS
+from rekord.verbs.resampling import STRATEGY_NAMES
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "reference" / "balancing.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import rekord as rk
+from rekord.verbs.infer import iter_stored_rows
 from rekord.verbs.options import WriteOptions
-from rekord.verbs.preview import iter_stored_rows
 from rekord.verbs.write import prepare_conversion
 
 

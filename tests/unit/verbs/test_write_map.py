@@ -19,9 +19,9 @@ from PIL import Image
 import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.conversion.encode_rows import EncodeTask
-from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.mapped_rows import run_on_rows
 from rekord.conversion.tasks import open_spill_writer, without_source
+from rekord.conversion.workers import WorkerPool
 from rekord.testing.datasets import build_conversion
 
 ROWS = [{"a": i, "b": i + 1} for i in range(20)]

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import as_path
-from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import (
     CopiedShard,
     Derivation,
     DerivedShard,
     DerivedSplit,
     LinkedShard,
+    RecordRange,
+    RecordSequence,
     reuse_shard,
 )
 from rekord.conversion.driver import REJECTS, REMARKS, remove_dataset

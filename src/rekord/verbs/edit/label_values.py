@@ -27,7 +27,7 @@ from rekord.schema.interop.label_map import format_label_map
 from rekord.storage.local import read_error
 from rekord.verbs.derive_common import SourceDataset
 from rekord.verbs.edit.append import build_layout
-from rekord.verbs.edit.record_list import list_file_error
+from rekord.verbs.query import list_file_error
 
 
 @dataclass(frozen=True)

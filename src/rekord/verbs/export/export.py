@@ -9,7 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from rekord.arguments import as_path, bytes_size, check_keywords, column_name, invalid, one_of, optional_names
+from rekord.arguments import (
+    as_path,
+    bytes_size,
+    check_keywords,
+    column_name,
+    inapplicable,
+    invalid,
+    one_of,
+    optional_names,
+)
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.split import Split
@@ -320,19 +329,6 @@ def _write_files(
     return counts
 
 
-def _build_report(
-    out: str,
-    format: FormatSpec,
-    counts: dict[str, int],
-    files: int,
-    n_bytes: int,
-    left_out: Sequence[str] = (),
-) -> ExportReport:
-    return ExportReport(
-        out=out, format=format.name, splits=counts, files=files, n_bytes=n_bytes, left_out=tuple(left_out)
-    )
-
-
 def _list_omitted_columns(format: FormatSpec, every: list[ExportedRecords]) -> list[str]:
     if format.write_folder is None:
         return []
@@ -357,13 +353,7 @@ def _parse_options(
         ("shard_size", requested.shard_size is not None, "webdataset" if format.name != "webdataset" else None),
     ):
         if given and supported is not None:
-            raise error(
-                "U605",
-                f"`{name}` does not apply to {format.name}",
-                expected=f"the format {supported}",
-                found=format.name,
-                do=f"leave out {name}=",
-            )
+            raise inapplicable(name, f"to {format.name}", expected=f"the format {supported}", found=format.name)
     return Options(
         labels=requested.labels,
         shard_bytes=None if requested.shard_size is None else bytes_size("shard_size", requested.shard_size),

@@ -16,7 +16,7 @@ from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Schema
-from rekord.verbs.columns import rebuild_schema
+from rekord.transforms.base import rebuild_schema
 
 EXTENSIONS = {"jpeg": ".jpg", "png": ".png", "gif": ".gif", "bmp": ".bmp", "webp": ".webp", "tiff": ".tif"}
 _ENDINGS = {

@@ -11,7 +11,7 @@ import pytest
 import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
-from rekord.verbs.edit.record_list import parse_record_list
+from rekord.verbs.query import parse_record_list
 
 SCHEMA = rk.Schema({"x": rk.Int64(range=(0, 1000)), "label": rk.Label(["cat", "dog"])})
 

@@ -12,8 +12,8 @@ import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.schema.interop.label_map import format_label_map, read_label_map
 from rekord.testing.datasets import read_tree
+from rekord.verbs.edit.change import relabel_records
 from rekord.verbs.edit.common import EditTarget
-from rekord.verbs.edit.relabel import relabel_records
 from rekord.verbs.options import RelabelOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "caption": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})

@@ -12,8 +12,8 @@ from rekord.dataset.manifest import read_manifest
 from rekord.storage.transaction import Transaction
 from rekord.testing.datasets import read_tree
 from rekord.verbs.edit import common
+from rekord.verbs.edit.change import delete_records
 from rekord.verbs.edit.common import EditTarget
-from rekord.verbs.edit.delete import delete_records
 from rekord.verbs.options import DeleteOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "label": rk.Label(["cat", "dog", "cow"])})

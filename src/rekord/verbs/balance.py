@@ -8,8 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
-from rekord.arguments import check_keywords
-from rekord.conversion.copy_records import RecordRange, RecordSequence, plan_record_ranges
+from rekord.arguments import check_keywords, inapplicable
 from rekord.conversion.derive import (
     CopiedShard,
     Derivation,
@@ -17,6 +16,9 @@ from rekord.conversion.derive import (
     DerivedSplit,
     GeneratedShard,
     LinkedShard,
+    RecordRange,
+    RecordSequence,
+    plan_record_ranges,
     reuse_shard,
 )
 from rekord.conversion.driver import ConversionResult
@@ -31,26 +33,6 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import PathLike, Storage
 from rekord.transforms.augment import build_augmentation, validate_augmentations
-from rekord.verbs.balance.sampling import (
-    SampledRecords,
-    compute_targets,
-    oversample,
-    read_record_labels,
-    undersample,
-)
-from rekord.verbs.balance.synthesis import (
-    AddedRowFrames,
-    AugmentedRowMaker,
-    RowMaker,
-    SyntheticRowMaker,
-    VectorColumns,
-    check_memory,
-    check_neighbour_counts,
-    get_package_versions,
-    import_imblearn,
-    select_vector_columns,
-    synthesize_rows,
-)
 from rekord.verbs.derive_common import (
     SourceDataset,
     build_derivation_plan,
@@ -64,7 +46,25 @@ from rekord.verbs.derive_common import (
     to_conversion_result,
 )
 from rekord.verbs.options import BalanceOptions, SamplingStrategy, output_folder, resolve_worker_count
-from rekord.verbs.rewrite.rewrite import DatasetLike, choose_compression, resolve_source_schema
+from rekord.verbs.resampling import (
+    AddedRowFrames,
+    AugmentedRowMaker,
+    RowMaker,
+    SampledRecords,
+    SyntheticRowMaker,
+    VectorColumns,
+    check_memory,
+    check_neighbour_counts,
+    compute_targets,
+    get_package_versions,
+    import_imblearn,
+    oversample,
+    read_record_labels,
+    select_vector_columns,
+    synthesize_rows,
+    undersample,
+)
+from rekord.verbs.rewrite import DatasetLike, choose_compression, resolve_source_schema
 from rekord.verbs.write import check_tfds_output, make_shard_template
 from rekord.version import VERSION
 
@@ -162,21 +162,11 @@ def _check_option_combinations(requested: BalanceOptions, augmentations: Sequenc
         ("k_neighbors", requested.k_neighbors != BalanceOptions.k_neighbors, "smote"),
     ):
         if given and method != needed:
-            raise error(
-                "U605",
-                f"`{name}` does not apply to method {method!r}",
-                expected=f"method={needed!r}, or no {name}",
-                found=f"method={method!r}",
-                do=f'method="{needed}"',
-            )
+            expected, do = f"method={needed!r}, or no {name}", f'method="{needed}"'
+            raise inapplicable(name, f"to method {method!r}", expected=expected, found=f"method={method!r}", do=do)
     if requested.per_box is not None and not augmentations:
-        raise error(
-            "U605",
-            "`per_box` does not apply without `augment`: plain copies keep their boxes",
-            expected="augment, or no per_box",
-            found="no augment",
-            do='augment=["crop"]',
-        )
+        why, expected = "without `augment`: plain copies keep their boxes", "augment, or no per_box"
+        raise inapplicable("per_box", why, expected=expected, found="no augment", do='augment=["crop"]')
 
 
 def _select_splits(old: SourceDataset, requested: object) -> list[str]:

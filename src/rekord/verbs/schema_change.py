@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import one_of
+from rekord.arguments import conflicting_options, one_of
 from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.codec.decode import SequenceExample, assemble_columns, decode, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
@@ -35,11 +35,9 @@ from rekord.sources.base import (
 )
 from rekord.sources.image_folder import to_printable_path
 from rekord.storage.router import ROUTED_STORAGE
-from rekord.transforms.base import is_text_feature
+from rekord.transforms.base import is_numeric, is_tensor, is_text_feature, rebuild_schema
 from rekord.transforms.numeric import CAST_TARGETS
 from rekord.transforms.numeric import cast as cast_transform
-from rekord.verbs.columns import is_numeric, is_tensor, rebuild_schema
-from rekord.verbs.options import conflicting_options
 
 _ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
 _CASTABLE = {*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes"}

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rekord.arguments import check_keywords, invalid
-from rekord.conversion.copy_records import RecordSequence, plan_record_ranges
-from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit
+from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit, RecordSequence, plan_record_ranges
 from rekord.conversion.driver import Conversion, ConversionResult
 from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
@@ -57,7 +56,7 @@ from rekord.verbs.options import (
     output_folder,
     resolve_worker_count,
 )
-from rekord.verbs.rewrite.change import (
+from rekord.verbs.schema_change import (
     RewriteInputFile,
     RewriteSource,
     SchemaChange,

@@ -1,4 +1,4 @@
-"""`rk.relabel`: a dataset with changed labels. Shards without changed labels are linked."""
+"""`rk.delete` and `rk.relabel`: a dataset without some records, or with other labels. Other shards are linked."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rekord.arguments import as_path, check_keywords
+from rekord.arguments import as_path, check_keywords, conflicting_options
 from rekord.codec.columns import Batch
-from rekord.conversion.copy_records import RecordRange, RecordSequence
-from rekord.conversion.derive import DerivedShard
+from rekord.conversion.derive import CopiedShard, DerivedShard, RecordRange, RecordSequence
 from rekord.conversion.derive import ReencodedShard as ChangedShard
 from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
+from rekord.dataset.samplers import Ids, digest_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, PathLike
 from rekord.storage.transaction import read_bytes
-from rekord.verbs.columns import rebuild_schema
+from rekord.transforms.base import rebuild_schema
 from rekord.verbs.derive_common import SourceDataset, select_split_records
 from rekord.verbs.edit.common import (
     DatasetEdit,
@@ -31,13 +31,13 @@ from rekord.verbs.edit.common import (
     EditTarget,
     build_recovered_result,
     digest_options,
+    drop_records,
     keep_shard,
     open_edit,
     open_editable,
     resolve_edit_target,
     run_edit,
 )
-from rekord.verbs.edit.delete import RecordSelector, select_records
 from rekord.verbs.edit.label_values import (
     ClassMapping,
     Flags,
@@ -55,7 +55,84 @@ from rekord.verbs.edit.label_values import (
     update_companions,
     update_feature,
 )
-from rekord.verbs.options import RecordCondition, RecordPairs, RelabelOptions, conflicting_options
+from rekord.verbs.options import DeleteOptions, RecordCondition, RecordPairs, RelabelOptions
+from rekord.verbs.query import RecordSelector, select_records
+
+
+@check_keywords
+def delete(
+    path: PathLike,
+    out: PathLike | None = None,
+    *,
+    where: RecordCondition | None = None,
+    records: RecordPairs | None = None,
+    split: str | Sequence[str] | None = None,
+    replace: bool = False,
+    workers: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Write a dataset to `out` without the records that `where` or `records` selects, and open it.
+
+    `where` is an SQL condition over columns (records for which it is NULL are kept), a function that returns True or
+    False for each record of a batch, or record numbers: of the only split, or `{"train": [3, 7]}`. `records` is a
+    list of pairs of split and record number, `[("train", 3), ("val", 7)]`, or the path of a file that lists them.
+    `split` restricts the deletion to some splits. Shards without deleted records are linked, not copied; the others
+    are written again. An empty split keeps one shard without records.
+
+    With `replace`, the new dataset replaces the old one, atomically if the system supports it.
+    """
+    options = DeleteOptions.of(locals())
+    target = resolve_edit_target(out, options, progress=progress)
+    return open_dataset(delete_records(path, target, options).dataset)
+
+
+def delete_records(path: PathLike, target: EditTarget, options: DeleteOptions) -> EditResult:
+    """Run `delete`, and report the result."""
+    if options.where is None and options.records is None:
+        raise error(
+            "U605",
+            "`where` or `records` is required",
+            expected="the records to delete",
+            found="neither",
+            do='where="label = 3"',
+        )
+    which = RecordSelector.of(options)
+    request_digest = digest_options("delete", which.words(), which.split)
+    with open_edit(path, target) as (work, done):
+        if done is not None and done.request_digest == request_digest:
+            return build_recovered_result(done, path, target)
+        old = open_editable(path, target)
+        gone = which.numbers(old)
+        shards: dict[str, list[DerivedShard]] = {}
+        for name, one in old.splits.items():
+            stored = select_split_records(one)
+            made = [
+                keep_shard(old, name, stored, number) if not len(here) else drop_records(stored, number, here)
+                for number, here in enumerate(_group_by_shard(stored, gone[name]))
+            ]
+            shards[name] = [shard for shard in made if shard is not None]
+            if not shards[name]:
+                shards[name] = [CopiedShard(RecordRange(stored, 0, 0))]
+        # Nothing of the deleted records may remain: not even the condition, which may contain their values.
+        digests = {name: digest_selection(ids) for name, ids in gone.items() if len(ids)}
+        edit = DatasetEdit(
+            verb="delete",
+            old=old,
+            shards=shards,
+            counts={name: len(ids) for name, ids in gone.items()},
+            options={"deleted": digests},
+            request_digest=request_digest,
+            notes=which.notes,
+        )
+        return run_edit(edit, path, target, work)
+
+
+def _group_by_shard(records: RecordSequence, ids: Ids) -> list[Ids]:
+    """Sorted record numbers, grouped by shard."""
+    inner = records.shards.starts[1:-1]
+    return np.split(ids, np.searchsorted(ids, inner))
+
 
 LabelChange: TypeAlias = "Mapping[Any, Any] | Callable[[Batch], Any] | str | int"
 

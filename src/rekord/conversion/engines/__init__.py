@@ -1,1 +1,0 @@
-"""Where the tasks of a conversion run."""

@@ -1,1 +1,0 @@
-"""`rk.rewrite`: copies and changes of datasets."""
