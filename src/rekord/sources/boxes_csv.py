@@ -184,7 +184,6 @@ class BoxesCsvSource(AnnotationSource):
         files: dict[str, os.stat_result] = {}
         entries: list[RowEntry] = []
         found_at: dict[str, str] = {}
-        splits: list[str | None] = []
         lists = [(_read_list(path, self.label), split) for path, split in self._find_lists()]
         guesses = [guess for one, _ in lists for guess in one.columns.guesses]
         unused = [UnusedInput("column", name, "not part of a box") for one, _ in lists for name in one.columns.unused]
@@ -218,7 +217,6 @@ class BoxesCsvSource(AnnotationSource):
                     continue
                 found_at[path] = name
                 files[path] = found[1]
-                splits.append(group.split or split)
                 below = detection.relative_path(folder, found[0])
                 content = _CsvImage(
                     path, below, group.size, group.split or split, tuple(group.boxes), to_printable_path(one.path)
@@ -231,11 +229,10 @@ class BoxesCsvSource(AnnotationSource):
         classes = {box.name for group in groups for box in group.boxes}
         ordered = _order_classes(classes) if names_by_id is None else list(names_by_id.values())
         ids = detection.assign_class_ids(ordered, self.items)
-        return AnnotationListing(
-            entries=detection.sort_entries(entries),
-            files=detection.to_source_files(files),
-            classes=detection.class_names_by_id(ids, self.items),
-            splits=detection.order_splits(splits),
+        return self.build_listing(
+            entries,
+            files,
+            ids,
             context=(ids, names_by_id or {}, _has_normalized_boxes(groups)),
             unused=tuple(dict.fromkeys(unused)),
             guesses=tuple(dict.fromkeys(guesses)),

@@ -99,6 +99,7 @@ class AnnotationSource(ListingSource, ABC):
 
     kind: str
     root: str
+    items: tuple[LabelItem, ...] | None
 
     @abstractmethod
     def scan(self) -> AnnotationListing:
@@ -162,6 +163,19 @@ class AnnotationSource(ListingSource, ABC):
         facts = stat_file(path)
         if facts is not None:
             files[self.relative(path)] = facts
+
+    def build_listing(
+        self, entries: Sequence[RowEntry], files: Mapping[str, os.stat_result], ids: Mapping[str, int], **more: Any
+    ) -> AnnotationListing:
+        """The listing of rows whose content has its split, with class ids by name."""
+        good = [entry.content for entry in entries if not isinstance(entry.content, RekordError)]
+        return AnnotationListing(
+            entries=sort_entries(entries),
+            files=to_source_files(files),
+            classes=class_names_by_id(ids, self.items),
+            splits=order_splits([content.split for content in good]),
+            **more,
+        )
 
     def build_row(
         self,

@@ -299,16 +299,7 @@ class VocSource(AnnotationSource):
         own = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names, key=os.fsencode))
         ids = detection.assign_class_ids(own if names else (), self.items)
         has = tuple([name for name in (*_FLAGS, "view") if name in seen])
-        return AnnotationListing(
-            entries=detection.sort_entries(entries),
-            files=detection.to_source_files(files),
-            classes=detection.class_names_by_id(ids, self.items),
-            has=has,
-            splits=detection.order_splits(
-                [entry.content.split for entry in entries if isinstance(entry.content, _VocImage)]
-            ),
-            context=(ids, has),
-        )
+        return self.build_listing(entries, files, ids, has=has, context=(ids, has))
 
     def _entries(
         self, place: _VocFolder, files: dict[str, os.stat_result], taken: dict[str, str]
