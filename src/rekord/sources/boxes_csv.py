@@ -21,8 +21,8 @@ from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.base import SourceGuess, UnusedInput
 from rekord.sources.coco import find_root
-from rekord.sources.detection_common import AnnotationListing, AnnotationSource, RowEntry
-from rekord.sources.image_folder import is_image_name, join_path, to_printable_path
+from rekord.sources.detection_common import AnnotationSource, RowEntry
+from rekord.sources.image_folder import SourceListing, is_image_name, join_path, to_printable_path
 
 MAX_CSV_BYTES = 2 << 30
 _SAMPLE_LINES = 20
@@ -180,7 +180,7 @@ class BoxesCsvSource(AnnotationSource):
             **({} if self.box_format is None else {"box_format": self.box_format}),
         }
 
-    def scan(self) -> AnnotationListing:
+    def _list(self) -> SourceListing:
         files: dict[str, os.stat_result] = {}
         entries: list[RowEntry] = []
         found_at: dict[str, str] = {}
@@ -232,10 +232,10 @@ class BoxesCsvSource(AnnotationSource):
         return self.build_listing(
             entries,
             files,
-            ids,
+            classes=detection.class_names_by_id(ids, self.items),
             context=(ids, names_by_id or {}, _has_normalized_boxes(groups)),
-            unused=tuple(dict.fromkeys(unused)),
-            guesses=tuple(dict.fromkeys(guesses)),
+            unused=unused,
+            guesses=guesses,
         )
 
     def _find_lists(self) -> list[tuple[str, str | None]]:

@@ -16,8 +16,9 @@ from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.base import SourceFile, SourceGuess
-from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
+from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationSource, RowEntry
 from rekord.sources.image_folder import (
+    SourceListing,
     find_images,
     split_of_folder,
     stat_file,
@@ -282,7 +283,7 @@ class YoloSource(LabelFileSource):
     kind = "yolo"
     line_syntax = "class cx cy w h, the last four from 0 to 1; or a class and the points of an outline"
 
-    def scan(self) -> AnnotationListing:
+    def _list(self) -> SourceListing:
         tree = find_images(validate_folder(self.root))
         if not tree.files:
             raise detection.no_data_error(
@@ -311,7 +312,7 @@ class YoloSource(LabelFileSource):
         return self.build_listing(
             entries,
             files,
-            ids,
+            classes=detection.class_names_by_id(ids, self.items),
             context=_YoloContext(names, ids, keypoints),
             guesses=() if names is not None else (SourceGuess(None, _NUMBERS_AS_NAMES, "label_map=…"),),
         )
@@ -506,7 +507,7 @@ class KittiSource(LabelFileSource):
     kind = "kitti"
     line_syntax = "a class and 14 numbers, the 4th to 7th of which are left, top, right and bottom in pixels"
 
-    def scan(self) -> AnnotationListing:
+    def _list(self) -> SourceListing:
         entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}
         taken: dict[str, str] = {}
@@ -543,7 +544,8 @@ class KittiSource(LabelFileSource):
         ids = detection.assign_class_ids(tuple(sorted(names)), self.items)
         left_out = "regions of the type DontCare are left out: they are not objects"
         guesses = (SourceGuess(None, left_out),) if has_regions else ()
-        return self.build_listing(entries, files, ids, context=ids, guesses=guesses)
+        classes = detection.class_names_by_id(ids, self.items)
+        return self.build_listing(entries, files, classes=classes, context=ids, guesses=guesses)
 
     def _find_orphans(self, folders: Collection[str], taken: Collection[str]) -> list[str]:
         """The label files in folders of labels that no image has."""
