@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         Text,
         Timestamp,
     )
-    from rekord.schema.compat import compat
+    from rekord.schema.schema import compat
     from rekord.training.predict import Prediction, TrainedModel, load_model
     from rekord.training.run import train
     from rekord.verbs.adopt import adopt
@@ -161,7 +161,7 @@ _MODULES = {
     "rekord.location": "Location",
     "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask MultiLabel Payload Schema Sparse Tensor Text "
     "Timestamp",
-    "rekord.schema.compat": "compat",
+    "rekord.schema.schema": "compat",
     "rekord.training.predict": "Prediction TrainedModel load_model",
     "rekord.training.run": "train",
     "rekord.verbs.adopt": "adopt",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.layouts.tfds import build_tfds_files, format_shard_name
+from rekord.schema.interop.tfds import build_tfds_files, format_shard_name
 
 SCHEMA = rk.Schema(
     {

@@ -13,8 +13,13 @@ import pytest
 from PIL import Image as Pillow
 
 import rekord as rk
-from rekord.layouts.tfds import build_tfds_files, format_shard_name
-from rekord.schema.interop.tfds import features_from_schema, read_tfds_folder, schema_from_features
+from rekord.schema.interop.tfds import (
+    build_tfds_files,
+    features_from_schema,
+    format_shard_name,
+    read_tfds_folder,
+    schema_from_features,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -14,8 +14,8 @@ from PIL import Image
 from rekord.codec.encode import encode
 from rekord.layouts.detection import detection
 from rekord.sources.coco import coco
+from rekord.sources.label_files import yolo
 from rekord.sources.voc import voc
-from rekord.sources.yolo import yolo
 
 SIZE = {"a": (40, 30), "b": (17, 23), "c": (9, 9)}  # width, height; c has no objects
 BOXES = {"a": [(1, 2, 11, 22), (0, 0, 40, 30)], "b": [(3.5, 4, 16.25, 20)], "c": []}  # corners

@@ -16,7 +16,7 @@ from rekord.codec.columns import Batch, Column, Optional, Ragged, SparseColumn, 
 from rekord.report.formatting import format_count
 from rekord.report.notebook import never_raises, render_fragment
 from rekord.schema import Feature
-from rekord.schema.summary import shorten_name
+from rekord.schema.schema import shorten_name
 
 _MAX_COLUMNS = 12
 _PREVIEW_ROWS = 4

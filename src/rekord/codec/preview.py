@@ -19,7 +19,7 @@ from rekord.codec.images.thumbnail import (
 from rekord.report.gallery import Thumbnail
 from rekord.report.notebook import Cell, image_cell, note_cell, render_table
 from rekord.schema import Feature, Mask, of_type
-from rekord.schema.summary import shorten_name, summarize_feature
+from rekord.schema.schema import shorten_name, summarize_feature
 
 _MAX_COLUMNS = 16
 _MAX_VALUES = 6

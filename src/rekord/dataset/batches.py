@@ -31,7 +31,7 @@ from rekord.errors import RekordError, error, preview
 from rekord.report.formatting import format_count
 from rekord.report.notebook import safe_repr
 from rekord.schema import Feature
-from rekord.schema.summary import shorten_name
+from rekord.schema.schema import shorten_name
 from rekord.storage.portability import usable_cores
 
 if TYPE_CHECKING:

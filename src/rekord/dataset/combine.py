@@ -19,7 +19,7 @@ from rekord.dataset.split import LazySchema, RecordView, Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.compat import compat
+from rekord.schema.schema import compat
 
 
 def resolve_common_schema(parts: Sequence[Split]) -> LazySchema:

@@ -33,8 +33,7 @@ from rekord.report.formatting import format_count
 from rekord.report.notebook import never_raises, render_fragment, render_table, safe_repr
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
-from rekord.schema.schema import KIND_NAMES, check_kind
-from rekord.schema.summary import shorten_name, summarize_columns
+from rekord.schema.schema import KIND_NAMES, check_kind, shorten_name, summarize_columns
 from rekord.storage.local import PathLike
 from rekord.storage.router import get_path_kind, is_remote, map_concurrently
 

@@ -55,7 +55,7 @@ from rekord.dataset.shards import RecordIndexError, Shards
 from rekord.errors import error
 from rekord.report.notebook import never_raises, render_fragment, safe_repr
 from rekord.schema import Schema
-from rekord.schema.summary import shorten_name, summarize_columns
+from rekord.schema.schema import shorten_name, summarize_columns
 from rekord.storage.local import Stat
 from rekord.storage.router import ROUTED_STORAGE, map_concurrently
 

@@ -40,7 +40,7 @@ from rekord.location import Location
 from rekord.report.formatting import format_count
 from rekord.report.notebook import safe_repr
 from rekord.schema import Feature, Image, Label, Schema
-from rekord.schema.summary import shorten_name
+from rekord.schema.schema import shorten_name
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekord.report.formatting import format_byte_size, format_count, format_number
 from rekord.report.notebook import Cell, render_fragment, render_table
-from rekord.schema.summary import shorten_name
+from rekord.schema.schema import shorten_name
 
 if TYPE_CHECKING:
     from rekord.health.finding import Finding, Report

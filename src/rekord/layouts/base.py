@@ -1,21 +1,23 @@
-"""What a layout is: a schema, and how canonical rows become its rows; and the layout of rows without changes."""
+"""What a layout is: a schema, and how canonical rows become its rows; and layouts of plain rows and of images."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import check_keywords
 from rekord.codec.images.inspect import EncodedImage, format_display_name, inspect_image
 from rekord.codec.images.store import check_mask_size, inspect_mask, store_image
 from rekord.codec.values import InvalidValue
-from rekord.errors import error
+from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Image, Mask, Schema, of_type
+from rekord.schema import Feature, Image, Int64, Mask, Schema, Text, of_type
+from rekord.schema.json_form import feature_to_json
 
 Verify: TypeAlias = Literal["full", "headers"]
 """How thoroughly images and masks are checked.
@@ -59,23 +61,28 @@ class Layout(Protocol):
         """The stored row of a canonical row. Raises EncodeError if it does not fit."""
 
 
+IMAGE_COLUMNS: Mapping[str, Feature] = {
+    "image": Image(key="image/encoded"),
+    "format": Text(key="image/format"),
+    "filename": Text(key="image/filename"),
+    "height": Int64(key="image/height"),
+    "width": Int64(key="image/width"),
+    "channels": Int64(key="image/channels"),
+}
+"""The columns and keys that the layouts of images share."""
+
 _CHANNEL_NAMES = {1: "grey", 2: "grey with alpha", 3: "RGB", 4: "RGBA"}
 _CMYK_CODE = "H731"
 
 
-def inspect_row_image(
+def derive_image(
     row: Mapping[str, Any], verify: Verify, *, readers: str
-) -> tuple[EncodedImage, list[RowRemark]]:
-    """The image of a canonical row, which must be one that `readers` decode: JPEG or PNG."""
+) -> tuple[EncodedImage, dict[str, Any], list[RowRemark]]:
+    """The image of a canonical row, which must be one that `readers` decode, and its values of `IMAGE_COLUMNS`."""
     value = row.get("image")
     if value is None:
-        raise error(
-            "E301",
-            "`image` has no value, but is required",
-            location=Location(feature="image"),
-            expected="a value for Image",
-            found="None, or no such key",
-            do="add an image to the row: encoded bytes, a pathlib.Path, or an array",
+        raise missing_value_error(
+            "image", "Image", "add an image to the row: encoded bytes, a pathlib.Path, or an array"
         )
     image = inspect_or_encode_image(value, Image(), name="image", verify=verify)
     check_decodable(image, ("jpeg", "png"), readers)
@@ -86,7 +93,27 @@ def inspect_row_image(
         kind = _CHANNEL_NAMES.get(image.channels, f"{image.channels} channels")
         what = f"{whose} is {kind} of {image.bits} bits: it is stored unchanged, and readers convert it to 8-bit RGB"
         remarks.append(RowRemark("H738", "image", what))
-    return image, remarks
+    values = {
+        "image": image.data,
+        "format": image.format,
+        "filename": row.get("filename", ""),
+        "height": image.height,
+        "width": image.width,
+        "channels": 3,
+    }
+    return image, values, remarks
+
+
+def missing_value_error(column: str, kind: str, do: str) -> RekordError:
+    """The error for a row without a value of a required column."""
+    return error(
+        "E301",
+        f"`{column}` has no value, but is required",
+        location=Location(feature=column),
+        expected=f"a value for {kind}",
+        found="None, or no such key",
+        do=do,
+    )
 
 
 def check_decodable(image: EncodedImage, formats: tuple[str, ...], readers: str) -> None:
@@ -160,3 +187,58 @@ class PlainLayout:
                 values[name] = encoded.data
                 remarks += [RowRemark(code, name, what) for code, what in encoded.remarks]
         return DerivedRow(values, tuple(remarks))
+
+
+@check_keywords
+def images() -> ImagesLayout:
+    """Images without labels, under the keys that the layouts of labelled images share."""
+    return ImagesLayout()
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesLayout:
+    schema: Schema = field(default_factory=lambda: Schema(IMAGE_COLUMNS))
+
+    name = "images"
+    needs_derive = True
+
+    def options(self) -> Mapping[str, Any]:
+        return {}
+
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
+        _, values, remarks = derive_image(row, verify, readers="readers of this layout")
+        return DerivedRow(values, tuple(remarks))
+
+
+@dataclass(frozen=True)
+class SelectedLayout:
+    """A layout without the columns `drop`, and with the types `features`."""
+
+    layout: Layout
+    drop: frozenset[str] = frozenset()
+    features: Mapping[str, Feature] = field(default_factory=dict)
+
+    needs_derive = True
+
+    @property
+    def name(self) -> str:
+        return self.layout.name
+
+    @property
+    def class_names(self) -> Any:
+        """Those of the layout, which may need them for its companions."""
+        return getattr(self.layout, "class_names", None)
+
+    @cached_property
+    def schema(self) -> Schema:
+        own = {name: one for name, one in self.layout.schema.items() if name not in self.drop}
+        return Schema({name: self.features.get(name, one) for name, one in own.items()})
+
+    def options(self) -> Mapping[str, Any]:
+        declared = {name: feature_to_json(one) for name, one in self.features.items()}
+        return {**self.layout.options(), "drop": sorted(self.drop), "declared": declared}
+
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
+        derived = self.layout.derive(row, verify)
+        kept = {name: value for name, value in derived.values.items() if name not in self.drop}
+        return DerivedRow(kept, derived.remarks)

@@ -9,9 +9,9 @@ from typing import Any
 
 from rekord.arguments import check_keywords, invalid
 from rekord.errors import RekordError, closest_match, error, preview
-from rekord.layouts.base import DerivedRow, Verify, inspect_row_image
+from rekord.layouts.base import IMAGE_COLUMNS, DerivedRow, Verify, derive_image
 from rekord.location import Location
-from rekord.schema import Feature, Image, Int64, Label, Schema, Text
+from rekord.schema import Feature, Int64, Label, Schema, Text
 
 
 @check_keywords
@@ -56,12 +56,7 @@ def _build_schema(
     else:
         label = Int64(key=key, optional=True)
     columns: dict[str, Feature] = {
-        "image": Image(key="image/encoded"),
-        "format": Text(key="image/format"),
-        "filename": Text(key="image/filename"),
-        "height": Int64(key="image/height"),
-        "width": Int64(key="image/width"),
-        "channels": Int64(key="image/channels"),
+        **IMAGE_COLUMNS,
         "colorspace": Text(key="image/colorspace"),
         "label": label,
     }
@@ -102,16 +97,8 @@ class ClassificationLayout:
         }
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        image, remarks = inspect_row_image(row, verify, readers="readers of ImageNet's records")
-        values = {
-            "image": image.data,
-            "format": image.format.upper(),
-            "filename": row.get("filename", ""),
-            "height": image.height,
-            "width": image.width,
-            "channels": 3,
-            "colorspace": "RGB",
-        }
+        image, values, remarks = derive_image(row, verify, readers="readers of ImageNet's records")
+        values |= {"format": image.format.upper(), "colorspace": "RGB"}
         label = row.get("label")
         if label is not None:
             class_id = self._id_of(label)

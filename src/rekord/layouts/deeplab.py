@@ -10,13 +10,11 @@ from typing import Any
 from rekord.arguments import check_keywords
 from rekord.codec.images.store import check_mask_size, inspect_mask
 from rekord.errors import RekordError, error, preview
-from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_row_image
-from rekord.location import Location
-from rekord.schema import Image, Int64, Mask, Schema, Text
+from rekord.layouts.base import IMAGE_COLUMNS, DerivedRow, RowRemark, Verify, derive_image, missing_value_error
+from rekord.schema import Mask, Schema, Text
 
 Colour = tuple[int, int, int]
 
-_MASK_LOCATION = Location(feature="mask")
 _EXTENSION_PATTERN = re.compile(r"\.(jpe?g|jpe|jfif|png)$", re.IGNORECASE)
 
 
@@ -45,12 +43,7 @@ def deeplab(
     )
     schema = Schema(
         {
-            "image": Image(key="image/encoded"),
-            "format": Text(key="image/format"),
-            "filename": Text(key="image/filename"),
-            "height": Int64(key="image/height"),
-            "width": Int64(key="image/width"),
-            "channels": Int64(key="image/channels"),
+            **IMAGE_COLUMNS,
             "mask": mask,
             "mask_format": Text(key="image/segmentation/class/format", optional=optional_masks),
         }
@@ -85,15 +78,8 @@ class DeepLabLayout:
         }
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        image, remarks = inspect_row_image(row, verify, readers="DeepLab's readers")
-        values = {
-            "image": image.data,
-            "format": image.format,
-            "filename": _strip_extension(row.get("filename", "")),
-            "height": image.height,
-            "width": image.width,
-            "channels": 3,
-        }
+        image, values, remarks = derive_image(row, verify, readers="DeepLab's readers")
+        values["filename"] = _strip_extension(values["filename"])
         if row.get("mask") is not None:
             mask = inspect_mask(
                 row["mask"],
@@ -109,14 +95,7 @@ class DeepLabLayout:
             remarks += [RowRemark(code, "mask", what) for code, what in mask.remarks]
         elif not self.optional_masks:
             # Checked here, so that the mask is reported, and not its format.
-            raise error(
-                "E301",
-                "`mask` has no value, but is required",
-                location=_MASK_LOCATION,
-                expected="a value for Mask",
-                found="None, or no such key",
-                do="add a mask to the row, or optional_masks=True",
-            )
+            raise missing_value_error("mask", "Mask", "add a mask to the row, or optional_masks=True")
         return DerivedRow(values, tuple(remarks))
 
 

@@ -1,7 +1,6 @@
 """Schemas: the declared types of a dataset."""
 
 from rekord.schema.base import ABSENT, Feature, of_type
-from rekord.schema.compat import Change, Compatibility, compat
 from rekord.schema.features import (
     Boxes,
     Bytes,
@@ -16,7 +15,7 @@ from rekord.schema.features import (
     Tensor,
     Text,
 )
-from rekord.schema.schema import RecordKind, Schema
+from rekord.schema.schema import Change, Compatibility, RecordKind, Schema, compat
 from rekord.schema.timestamp import Timestamp
 
 __all__ = [

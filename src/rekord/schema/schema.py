@@ -1,4 +1,4 @@
-"""A schema: the declared types of all columns of a dataset."""
+"""A schema: the declared types of all columns of a dataset, in a few characters each, and compared with another."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from rekord.errors import add_location, closest_match, open_error, preview, sche
 from rekord.report.formatting import format_count
 from rekord.report.notebook import never_raises, render_fragment, render_table
 from rekord.schema import json_form
-from rekord.schema.base import Feature, of_type, validate_name
+from rekord.schema.base import Changes, Feature, of_type, validate_name
 from rekord.schema.features import Image, Mask, Payload
-from rekord.schema.summary import shorten_name, summarize_feature
 
 
 def validate_columns(columns: object, what: str) -> dict[str, Feature]:
@@ -392,3 +391,157 @@ def _validate_path(path: object) -> str:
         return os.fsdecode(path)  # type: ignore[arg-type]
     except TypeError:
         raise invalid("path", path, "a str or a pathlib.Path", 'schema.save("schema.json")') from None
+
+
+_MAX_NAME_CHARACTERS = 40
+_MAX_LINES = 3
+_LINE_CHARACTERS = 88
+
+
+def summarize_feature(feature: Feature) -> str:
+    """`Label(5 classes)`, `Float32(None × 4)`, `Text(optional)`."""
+    parts = []
+    classes = feature.class_count or getattr(feature, "classes", None)  # of labels, and of masks
+    if classes:
+        parts.append(f"{classes:,} classes" if classes != 1 else "1 class")
+    if feature.shape:
+        parts.append(" × ".join(str(size) for size in feature.shape))
+    if feature.optional:
+        parts.append("optional")
+    return type(feature).__name__ + (f"({', '.join(parts)})" if parts else "")
+
+
+def summarize_columns(columns: Mapping[str, Feature], *, indent: str = "  ") -> list[str]:
+    """All columns in at most three lines: `image Image · label Label(5 classes) · … 12 more`."""
+    lines: list[str] = []
+    line, left = "", len(columns)
+    for name, feature in columns.items():
+        piece = f"{shorten_name(name)} {summarize_feature(feature)}"
+        joined = f"{line} · {piece}" if line else f"{indent}{piece}"
+        is_last_line = len(lines) == _MAX_LINES - 1
+        room = _LINE_CHARACTERS - (len(f" · … {left:,} more") if is_last_line and left > 1 else 0)
+        if line and len(joined) > room:
+            if is_last_line:
+                return [*lines, f"{line} · … {left:,} more"]
+            lines.append(line)
+            joined = f"{indent}{piece}"
+        line = joined
+        left -= 1
+    return [*lines, line] if line else []
+
+
+def shorten_name(name: str) -> str:
+    """A name from a file: printable, and of bounded length."""
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name[: _MAX_NAME_CHARACTERS + 1])
+    return shown if len(shown) <= _MAX_NAME_CHARACTERS else shown[: _MAX_NAME_CHARACTERS - 1] + "…"
+
+
+Verdict: TypeAlias = Literal["same", "widened", "breaking"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One difference; `column` is None if it concerns the whole schema."""
+
+    column: str | None
+    what: str
+    verdict: Literal["widened", "breaking"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compatibility:
+    """same: the schemas are equal. widened: all data of the first can be read. breaking: some cannot."""
+
+    verdict: Verdict
+    changes: tuple[Change, ...]
+
+
+@check_keywords
+def compat(a: Schema, b: Schema) -> Compatibility:
+    """Whether data written with `a` can be read with `b`.
+
+    Columns are matched by name, then by record key: a renamed column that keeps its key is the same column. A default
+    of `a` was written for every missing value, so that this data is never absent.
+    """
+    changes = tuple(_find_changes(a, b))
+    if any(change.verdict == "breaking" for change in changes):
+        return Compatibility(verdict="breaking", changes=changes)
+    return Compatibility(verdict="widened" if changes else "same", changes=changes)
+
+
+def _find_changes(a: Schema, b: Schema) -> Iterator[Change]:
+    if a.kind != b.kind:
+        what = f"records were {KIND_NAMES[a.kind]} and are now {KIND_NAMES[b.kind]}"
+        yield Change(column=None, what=what, verdict="breaking")
+        return
+    for before, after, elsewhere in ((a.context, b.context, a.steps), (a.steps, b.steps, a.context)):
+        yield from _compare_columns(before, after, elsewhere)
+
+
+def _compare_columns(
+    before: Mapping[str, Feature], after: Mapping[str, Feature], elsewhere: Mapping[str, Feature]
+) -> Iterator[Change]:
+    owners = {feature.record_keys(name): name for name, feature in before.items()}
+    used = set()
+    for name, feature in after.items():
+        keys = feature.record_keys(name)
+        old = name if name in before else owners.get(keys)
+        if old is None:
+            yield _describe_added_column(name, feature, keys, before, moved=name in elsewhere)
+            continue
+        used.add(old)
+        found = list(_compare_features(before[old], feature, before[old].record_keys(old), keys))
+        if old != name:
+            found.insert(0, (True, f"renamed from `{old}`"))
+        elif not found and before[old] != feature:
+            # The rest concerns writing only: quality, rounding, cast, an explicit key.
+            found.append((True, "declaration changed, without effect on reading"))
+        for readable, what in found:
+            yield Change(column=name, what=what, verdict="widened" if readable else "breaking")
+    for name in before:
+        if name not in used:
+            yield Change(column=name, what="removed, no longer read", verdict="widened")
+
+
+def _describe_added_column(
+    name: str, feature: Feature, keys: tuple[str, ...], before: Mapping[str, Feature], *, moved: bool
+) -> Change:
+    if moved:
+        return Change(column=name, what="moved between context and steps", verdict="breaking")
+    stored = {key: old for old, had in before.items() for key in had.record_keys(old)}
+    taken = [stored[key] for key in keys if key in stored]
+    if taken:
+        what = f"reads the data of `{taken[0]}` as another feature"
+        return Change(column=name, what=what, verdict="breaking")
+    if feature.required:
+        return Change(column=name, what="new and required, missing in all records", verdict="breaking")
+    how = "optional" if feature.optional else "with a default"
+    return Change(column=name, what=f"new, {how}", verdict="widened")
+
+
+def _compare_features(a: Feature, b: Feature, keys_a: tuple[str, ...], keys_b: tuple[str, ...]) -> Changes:
+    if keys_a != keys_b:
+        yield False, f"read from {_format_keys(keys_b)}, but stored under {_format_keys(keys_a)}"
+        return
+    if type(a) is not type(b):
+        if not b.reads(a):
+            yield False, f"stored as {type(a).__name__}, read as {type(b).__name__}"
+            return
+        yield True, f"{type(a).__name__} became {type(b).__name__}"
+    yield from _compare_presence(a, b)
+    yield from b.shape_changes_since(a)
+    yield from b.changes_since(a)
+
+
+def _format_keys(keys: tuple[str, ...]) -> str:
+    return ", ".join([f"`{key}`" for key in keys])
+
+
+def _compare_presence(a: Feature, b: Feature) -> Changes:
+    def describe(feature: Feature) -> str:
+        return "optional" if feature.optional else "required" if feature.required else "with a default"
+
+    if describe(a) != describe(b):
+        yield not (a.optional and b.required), f"{describe(a)} became {describe(b)}"
+    elif a.has_default and repr(a.default) != repr(b.default):  # by repr, NaN equals NaN
+        yield True, f"default {a.default!r} became {b.default!r}"

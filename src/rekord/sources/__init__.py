@@ -12,7 +12,7 @@ from rekord.sources.frameworks import huggingface, torch_dataset
 from rekord.sources.image_csv import image_csv
 from rekord.sources.image_folder import image_folder, images
 from rekord.sources.jsonl import jsonl
-from rekord.sources.kitti import kitti
+from rekord.sources.label_files import kitti, yolo
 from rekord.sources.lines import text
 from rekord.sources.parquet import parquet
 from rekord.sources.records import records
@@ -21,7 +21,6 @@ from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.tf_data import tf_data
 from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
-from rekord.sources.yolo import yolo
 
 __all__ = [
     "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",

@@ -21,8 +21,8 @@ from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.base import SourceGuess, UnusedInput
 from rekord.sources.coco import find_root
-from rekord.sources.detection_common import AnnotationListing, AnnotationSource, RowEntry
-from rekord.sources.image_folder import is_image_name, join_path, to_printable_path
+from rekord.sources.detection_common import AnnotationSource, RowEntry
+from rekord.sources.image_folder import SourceListing, is_image_name, join_path, to_printable_path
 
 MAX_CSV_BYTES = 2 << 30
 _SAMPLE_LINES = 20
@@ -180,11 +180,10 @@ class BoxesCsvSource(AnnotationSource):
             **({} if self.box_format is None else {"box_format": self.box_format}),
         }
 
-    def scan(self) -> AnnotationListing:
+    def _list(self) -> SourceListing:
         files: dict[str, os.stat_result] = {}
         entries: list[RowEntry] = []
         found_at: dict[str, str] = {}
-        splits: list[str | None] = []
         lists = [(_read_list(path, self.label), split) for path, split in self._find_lists()]
         guesses = [guess for one, _ in lists for guess in one.columns.guesses]
         unused = [UnusedInput("column", name, "not part of a box") for one, _ in lists for name in one.columns.unused]
@@ -218,7 +217,6 @@ class BoxesCsvSource(AnnotationSource):
                     continue
                 found_at[path] = name
                 files[path] = found[1]
-                splits.append(group.split or split)
                 below = detection.relative_path(folder, found[0])
                 content = _CsvImage(
                     path, below, group.size, group.split or split, tuple(group.boxes), to_printable_path(one.path)
@@ -231,14 +229,13 @@ class BoxesCsvSource(AnnotationSource):
         classes = {box.name for group in groups for box in group.boxes}
         ordered = _order_classes(classes) if names_by_id is None else list(names_by_id.values())
         ids = detection.assign_class_ids(ordered, self.items)
-        return AnnotationListing(
-            entries=detection.sort_entries(entries),
-            files=detection.to_source_files(files),
+        return self.build_listing(
+            entries,
+            files,
             classes=detection.class_names_by_id(ids, self.items),
-            splits=detection.order_splits(splits),
             context=(ids, names_by_id or {}, _has_normalized_boxes(groups)),
-            unused=tuple(dict.fromkeys(unused)),
-            guesses=tuple(dict.fromkeys(guesses)),
+            unused=unused,
+            guesses=guesses,
         )
 
     def _find_lists(self) -> list[tuple[str, str | None]]:

@@ -18,7 +18,8 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
-from rekord.sources.detection_common import AnnotationListing, AnnotationSource, RowEntry
+from rekord.sources.detection_common import AnnotationSource, RowEntry
+from rekord.sources.image_folder import SourceListing
 from rekord.storage.local import LOCAL
 
 _MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; larger claims are not believed
@@ -496,7 +497,7 @@ class CocoSource(AnnotationSource):
             "label_map": detection.label_items_to_json(self.items),
         }
 
-    def scan(self) -> AnnotationListing:
+    def _list(self) -> SourceListing:
         entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}
         taken: dict[str, str] = {}
@@ -520,13 +521,13 @@ class CocoSource(AnnotationSource):
                 "none",
                 "pass the JSON file that lists the images",
             )
-        return AnnotationListing(
-            entries=detection.sort_entries(entries),
-            files=detection.to_source_files(files),
+        return self.build_listing(
+            entries,
+            files,
             classes=context.names,
-            has=tuple([name for name, known in (("is_crowd", crowd), ("area", area)) if known]),
+            has=[name for name, known in (("is_crowd", crowd), ("area", area)) if known],
             masks=self.masks,
-            splits=detection.order_splits(splits),
+            splits=splits,
             context=context,
         )
 

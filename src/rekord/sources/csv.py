@@ -35,13 +35,15 @@ from rekord.sources.base import (
     list_files,
     source_path,
 )
-from rekord.sources.field_guesses import SAMPLE_ROWS as GUESS_ROWS
-from rekord.sources.field_guesses import TextPlace, find_text_field, guess_table_columns
+from rekord.sources.fields import SAMPLE_ROWS as GUESS_ROWS
 from rekord.sources.fields import (
     CsvColumn,
     CsvParser,
     CsvTable,
     FieldType,
+    TextPlace,
+    find_text_field,
+    guess_table_columns,
     normalize_decimals,
     read_rows,
     split_fields,

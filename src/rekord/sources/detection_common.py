@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,19 +19,18 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem, read_label_items
 from rekord.sources.base import (
-    PART_BYTES,
     SourceFacts,
     SourceFile,
     SourceGuess,
     SourcePart,
     SourceRow,
     UnusedInput,
-    group_by_bytes,
 )
 from rekord.sources.image_folder import (
     IMAGE_EXTENSIONS,
     SPLIT_NAMES,
     ListingSource,
+    SourceListing,
     fingerprint,
     is_image_name,
     join_path,
@@ -79,30 +77,12 @@ class RowEntry(NamedTuple):
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnotationListing:
-    """All that a source found when it listed its files."""
-
-    entries: tuple[RowEntry, ...]
-    files: tuple[SourceFile, ...]
-    classes: Mapping[int, str]  # names by id
-    has: tuple[str, ...] = ()  # the optional columns of a box that all rows have
-    masks: bool = False  # whether rows have a mask per box
-    splits: tuple[str, ...] | None = None
-    context: Any = None  # what every row needs; small, as every part holds it
-    unused: tuple[UnusedInput, ...] = ()
-    guesses: tuple[SourceGuess, ...] = ()
-
-
 class AnnotationSource(ListingSource, ABC):
     """A source of images with boxes. It lists its files once, when a conversion is planned."""
 
     kind: str
     root: str
-
-    @abstractmethod
-    def scan(self) -> AnnotationListing:
-        """List all files, now."""
+    items: tuple[LabelItem, ...] | None
 
     @abstractmethod
     def row(self, content: Any, context: Any) -> dict[str, Any]:
@@ -111,32 +91,9 @@ class AnnotationSource(ListingSource, ABC):
     @abstractmethod
     def options(self) -> Mapping[str, Any]: ...
 
-    def facts(self) -> SourceFacts:
-        """List the files, without reading all rows. Raises if there is nothing to read."""
-        listing: AnnotationListing = self._refresh()
-        ids = sorted(listing.classes)
-        return SourceFacts(
-            layout="detection",
-            classes=tuple([listing.classes[i] for i in ids]),
-            class_ids=tuple(ids),
-            rows=len(listing.entries),
-            source_bytes=sum([file.size_bytes for file in listing.files]),
-            splits=listing.splits,
-            files=listing.files,
-            unused=listing.unused,
-            guesses=listing.guesses,
-            extra={"has": listing.has, "masks": listing.masks},
-        )
-
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        """The whole source, in parts, in the order of the rows' paths."""
-        listing: AnnotationListing = self._last_listing()
-        sized = ((entry, entry.cost_bytes) for entry in listing.entries)
-        return [SourcePart((entries, listing.context), size) for entries, size in group_by_bytes(sized, part_bytes)]
-
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         """The rows of a part, in order."""
-        entries, context = part.content
+        context, entries = part.content
         for entry in entries:
             values: Mapping[str, Any] | RekordError
             try:
@@ -162,6 +119,40 @@ class AnnotationSource(ListingSource, ABC):
         facts = stat_file(path)
         if facts is not None:
             files[self.relative(path)] = facts
+
+    def build_listing(
+        self,
+        entries: Sequence[RowEntry],
+        files: Mapping[str, os.stat_result],
+        *,
+        classes: Mapping[int, str],
+        context: Any,
+        splits: Iterable[str | None] | None = None,
+        has: Sequence[str] = (),
+        masks: bool = False,
+        unused: Sequence[UnusedInput] = (),
+        guesses: Sequence[SourceGuess] = (),
+    ) -> SourceListing:
+        """The listing of these rows. `classes` are names by id, `has` the optional columns that all boxes have.
+
+        The splits are those of the rows' content, unless others are given.
+        """
+        if splits is None:
+            splits = [entry.content.split for entry in entries if not isinstance(entry.content, RekordError)]
+        ids, listed = sorted(classes), to_source_files(files)
+        facts = SourceFacts(
+            layout="detection",
+            classes=tuple([classes[i] for i in ids]),
+            class_ids=tuple(ids),
+            rows=len(entries),
+            source_bytes=sum([file.size_bytes for file in listed]),
+            splits=order_splits(splits),
+            files=listed,
+            unused=tuple(dict.fromkeys(unused)),
+            guesses=tuple(dict.fromkeys(guesses)),
+            extra={"has": tuple(has), "masks": masks},
+        )
+        return SourceListing(facts, [(entry, entry.cost_bytes) for entry in sort_entries(entries)], context)
 
     def build_row(
         self,
@@ -193,9 +184,6 @@ class AnnotationSource(ListingSource, ABC):
         if split is not None:
             values["split"] = split
         return values
-
-    def _list(self) -> AnnotationListing:
-        return self.scan()
 
 
 def sort_entries(entries: Iterable[RowEntry]) -> tuple[RowEntry, ...]:

@@ -23,16 +23,19 @@ from rekord.sources.annotation_formats import (
 )
 from rekord.sources.base import DetectedSource, SourceGuess, SplitFolders
 from rekord.sources.boxes_csv import recognize_boxes_csv
-from rekord.sources.class_folders import ClassFolders, count_matches, find_same_folder_ending, folder_name
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
 from rekord.sources.detection_common import LIST_EXTENSIONS, NAMES_FILE_PATTERN, split_of_list
 from rekord.sources.folder_survey import (
     CONTAINER_WORDS,
     IMAGE_WORDS,
     MASK_WORDS,
+    ClassFolders,
     FileGroup,
     FolderSurvey,
     Parts,
+    count_matches,
+    find_same_folder_ending,
+    folder_name,
     has_annotation_word,
     has_mask_word,
     is_container,
@@ -42,7 +45,7 @@ from rekord.sources.folder_survey import (
 )
 from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
-from rekord.sources.kitti import is_label_file
+from rekord.sources.label_files import is_label_file
 from rekord.sources.segmentation import are_binary_masks, recognize_pair_list
 
 _CLASS_NAMES = re.compile(r"category|categories|classes|class_?names|synset|wnid")

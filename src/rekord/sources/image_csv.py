@@ -19,14 +19,12 @@ from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Image, Int64, Schema, Text
 from rekord.sources.base import (
-    PART_BYTES,
     SourceFacts,
     SourceFile,
     SourceGuess,
     SourcePart,
     SourceRow,
     UnusedInput,
-    group_by_bytes,
 )
 from rekord.sources.boxes_csv import recognize_boxes_csv
 from rekord.sources.detection_common import (
@@ -47,6 +45,7 @@ from rekord.sources.detection_common import (
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     ListingSource,
+    SourceListing,
     class_names,
     fingerprint,
     is_image_name,
@@ -411,16 +410,6 @@ class _ImageCsvLine(NamedTuple):
     list: str = ""  # the path of its file, below the root
 
 
-class _ImageCsvListing(NamedTuple):
-    lines: list[_ImageCsvLine]
-    sizes: list[int]
-    files: tuple[SourceFile, ...]
-    classes: tuple[str, ...] | None
-    schema: Schema | None  # of a table; None for classes
-    unused: tuple[UnusedInput, ...]
-    guesses: tuple[SourceGuess, ...]
-
-
 @dataclass(frozen=True)
 class ImageCsvSource(ListingSource):
     path: str
@@ -443,30 +432,6 @@ class ImageCsvSource(ListingSource):
             **({} if self.text is None else {"text": self.text}),
         }
 
-    def facts(self) -> SourceFacts:
-        listing: _ImageCsvListing = self._refresh()
-        labels = {line.label for line in listing.lines if line.label is not None}
-        splits = {line.split for line in listing.lines if line.split is not None}
-        is_table = listing.schema is not None
-        return SourceFacts(
-            layout="table" if is_table else "classification",
-            schema=listing.schema,
-            classes=None if is_table else listing.classes or _order_classes(labels) or None,
-            rows=len(listing.lines),
-            source_bytes=sum(listing.sizes),
-            splits=sort_splits(splits) or None,
-            files=listing.files,
-            unused=listing.unused,
-            guesses=listing.guesses,
-            extra={} if is_table else {"labels": bool(labels)},
-        )
-
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        listing: _ImageCsvListing = self._last_listing()
-        sized = zip(listing.lines, listing.sizes, strict=True)
-        names = () if listing.schema is None else tuple(listing.schema)[2:]
-        return [SourcePart((names, lines), size) for lines, size in group_by_bytes(sized, part_bytes)]
-
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         root = Path(self.images or self.root)
         names, lines = part.content
@@ -482,7 +447,7 @@ class ImageCsvSource(ListingSource):
                     values["split"] = line.split
             yield SourceRow(to_printable_path(line.list), line.position, values, line.line)
 
-    def _list(self) -> _ImageCsvListing:
+    def _list(self) -> SourceListing:
         """Read the lists, and look up every file."""
         if os.path.isdir(self.path):
             lists, other = _find_lists(self.path)
@@ -532,7 +497,20 @@ class ImageCsvSource(ListingSource):
         schema = _build_table_schema(flags) if is_text or flags else None
         classes = None if schema else self._name_classes(lines, files, unused, guesses)
         unused += self._find_unlisted(images, files)
-        return _ImageCsvListing(lines, sizes, fingerprint(files), classes, schema, tuple(unused), tuple(guesses))
+        labels = {line.label for line in lines if line.label is not None}
+        facts = SourceFacts(
+            layout="table" if schema else "classification",
+            schema=schema,
+            classes=None if schema else classes or _order_classes(labels) or None,
+            rows=len(lines),
+            source_bytes=sum(sizes),
+            splits=sort_splits({line.split for line in lines if line.split is not None}) or None,
+            files=fingerprint(files),
+            unused=tuple(unused),
+            guesses=tuple(guesses),
+            extra={} if schema else {"labels": bool(labels)},
+        )
+        return SourceListing(facts, list(zip(lines, sizes, strict=True)), tuple(schema)[2:] if schema else ())
 
     def _find_files(self, lines: list[_ImageCsvLine], root: str, is_text: bool) -> tuple[list[int], list[SourceFile]]:
         """Look up the files of all lines: their sizes, and the files. Lines without a file become bad rows."""

@@ -198,8 +198,27 @@ def validate_folder(path: object, *, name: str = "path") -> str:
     return text
 
 
+class SourceListing(NamedTuple):
+    """All that a source found when it listed its files."""
+
+    facts: SourceFacts
+    entries: Iterable[tuple[Any, int]]  # a row before it is read, and the bytes that are read for it
+    context: Any = None  # what every row needs; small, as every part holds it
+
+
 class ListingSource:
     """A source that lists its files for its facts. `parts` uses the same listing; workers only get parts."""
+
+    def facts(self) -> SourceFacts:
+        """List the files, without reading all rows. Raises if there is nothing to read."""
+        facts: SourceFacts = self._refresh().facts
+        return facts
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        """The whole source, in parts: the context of the listing, and entries."""
+        listing = self._last_listing()
+        groups = group_by_bytes(listing.entries, part_bytes)
+        return [SourcePart((listing.context, entries), size) for entries, size in groups]
 
     def _list(self) -> Any:
         """List the files, now."""
@@ -240,12 +259,6 @@ def images(path: str | os.PathLike[str]) -> ImageFolderSource:
     return ImageFolderSource(as_path("path", path), None, False)
 
 
-class _ImageFolderListing(NamedTuple):
-    files: tuple[SourceFile, ...]
-    ignored: int
-    has_splits: bool
-
-
 @dataclass(frozen=True)
 class ImageFolderSource(ListingSource):
     root: str
@@ -258,30 +271,6 @@ class ImageFolderSource(ListingSource):
 
     def options(self) -> Mapping[str, Any]:
         return {"classes": None if self.classes is None else list(self.classes)} if self.labelled else {}
-
-    def facts(self) -> SourceFacts:
-        listing: _ImageFolderListing = self._refresh()
-        found: set[str] = set()
-        splits: set[str] = set()
-        for folder in {file.path.rpartition("/")[0] for file in listing.files}:
-            place = self._parse(f"{folder}/" if folder else "", listing.has_splits)
-            if is_utf8_encodable(folder):
-                found.update([place.label] if place.label is not None else [])
-                splits.update([place.split] if place.split is not None else [])
-        return SourceFacts(
-            layout="classification" if self.labelled else "images",
-            classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,
-            rows=len(listing.files),
-            source_bytes=sum([file.size_bytes for file in listing.files]),
-            splits=tuple([name for name in SPLIT_NAMES if name in splits]) or None,
-            files=fingerprint(listing.files),
-            extra={"ignored_files": listing.ignored, "labels": bool(found)},
-        )
-
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        listing: _ImageFolderListing = self._last_listing()
-        sized = ((file.path, file.size_bytes) for file in listing.files)
-        return [SourcePart((listing.has_splits, paths), size) for paths, size in group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         has_splits, paths = part.content
@@ -302,13 +291,26 @@ class ImageFolderSource(ListingSource):
         place = _parse_label_and_split(path, has_splits)
         return place if self.labelled else place._replace(label=None)
 
-    def _list(self) -> _ImageFolderListing:
+    def _list(self) -> SourceListing:
         files, ignored = find_images(validate_folder(self.root))
         if not files:
             raise no_images_error(self.root, ignored)
         tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
         has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
-        return _ImageFolderListing(files, ignored, has_splits)
+        folders = {file.path.rpartition("/")[0] for file in files}
+        places = [self._parse(f"{one}/" if one else "", has_splits) for one in folders if is_utf8_encodable(one)]
+        found = {place.label for place in places if place.label is not None}
+        splits = {place.split for place in places}
+        facts = SourceFacts(
+            layout="classification" if self.labelled else "images",
+            classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,
+            rows=len(files),
+            source_bytes=sum([file.size_bytes for file in files]),
+            splits=tuple([name for name in SPLIT_NAMES if name in splits]) or None,
+            files=fingerprint(files),
+            extra={"ignored_files": ignored, "labels": bool(found)},
+        )
+        return SourceListing(facts, [(file.path, file.size_bytes) for file in files], has_splits)
 
 
 class _LabelAndSplit(NamedTuple):

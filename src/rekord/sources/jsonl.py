@@ -29,7 +29,7 @@ from rekord.sources.base import (
     SourceFile,
     SurveyCache,
 )
-from rekord.sources.field_guesses import guess_json_columns
+from rekord.sources.fields import guess_json_columns
 from rekord.sources.lines import (
     LINE_SYNTAX,
     LineSource,

@@ -14,14 +14,12 @@ from rekord.codec.images.store import inspect_mask
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.base import (
-    PART_BYTES,
     SourceFacts,
     SourceFile,
     SourceGuess,
     SourcePart,
     SourceRow,
     UnusedInput,
-    group_by_bytes,
 )
 from rekord.sources.colour_tables import (
     ColourTable,
@@ -43,6 +41,7 @@ from rekord.sources.detection_common import (
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     ListingSource,
+    SourceListing,
     class_names,
     find_images,
     fingerprint,
@@ -79,17 +78,6 @@ class ImageMaskPair(NamedTuple):
     other: str = ""
 
 
-class PairListing(NamedTuple):
-    """The listed folders: rows in order, and hints for the layout."""
-
-    pairs: list[ImageMaskPair]
-    files: list[SourceFile]
-    classes: tuple[str, ...] | None
-    hints: Mapping[str, Any]
-    unused: tuple[UnusedInput, ...] = ()
-    guesses: tuple[SourceGuess, ...] = ()
-
-
 @dataclass(frozen=True)
 class ImageMaskSource(ListingSource):
     """What the segmentation sources share. A subclass names its kind, and pairs its files in `_list`.
@@ -115,29 +103,33 @@ class ImageMaskSource(ListingSource):
     def options(self) -> Mapping[str, Any]:
         raise NotImplementedError
 
-    def facts(self) -> SourceFacts:
-        paired: PairListing = self._refresh()
-        splits = {pair.split for pair in paired.pairs if pair.split is not None}
-        return SourceFacts(
+    def build_listing(
+        self,
+        pairs: Sequence[ImageMaskPair],
+        files: Iterable[SourceFile],
+        classes: tuple[str, ...] | None,
+        hints: Mapping[str, Any],
+        unused: Sequence[UnusedInput] = (),
+        guesses: Sequence[SourceGuess] = (),
+    ) -> SourceListing:
+        """The listing of these rows, in order."""
+        splits = {pair.split for pair in pairs if pair.split is not None}
+        facts = SourceFacts(
             layout="deeplab",
-            classes=paired.classes,
-            rows=len(paired.pairs),
-            source_bytes=sum([pair.size_bytes for pair in paired.pairs]),
+            classes=classes,
+            rows=len(pairs),
+            source_bytes=sum([pair.size_bytes for pair in pairs]),
             splits=sort_splits(splits) or None,
-            files=fingerprint(paired.files),
-            unused=paired.unused,
-            guesses=paired.guesses,
-            extra=paired.hints,
+            files=fingerprint(files),
+            unused=tuple(unused),
+            guesses=tuple(guesses),
+            extra=hints,
         )
-
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        paired: PairListing = self._last_listing()
-        sized = ((pair, pair.size_bytes) for pair in paired.pairs)
-        return [SourcePart(pairs, size) for pairs, size in group_by_bytes(sized, part_bytes)]
+        return SourceListing(facts, [(pair, pair.size_bytes) for pair in pairs])
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         root, mask_root = Path(self.image_root), Path(self.mask_root)
-        for pair in part.content:
+        for pair in part.content[1]:
             values: dict[str, Any] | RekordError
             if pair.code is not None:
                 values = self._row_error(pair)
@@ -399,7 +391,7 @@ class SegmentationSource(ImageMaskSource):
             **({"folders": [list(one) for one in self.folders]} if self.folders else {}),
         }
 
-    def _list(self) -> PairListing:
+    def _list(self) -> SourceListing:
         if self.masks is not None:
             pairs, files = self._pair_folders(self.root, self.masks)
             tops = [pair.filename.partition("/") for pair in pairs]
@@ -517,7 +509,7 @@ class SegmentationSource(ImageMaskSource):
                 ]
                 yield pair
 
-    def _describe(self, pairs: list[ImageMaskPair], files: list[SourceFile], near: list[str]) -> PairListing:
+    def _describe(self, pairs: list[ImageMaskPair], files: list[SourceFile], near: list[str]) -> SourceListing:
         """The listing of these pairs, with the classes of a table of colours if the masks are coloured."""
         ignore = 255 if self.ignore is None else self.ignore
         hints: dict[str, Any] = {} if self.ignore is None else {"ignore": self.ignore}
@@ -536,14 +528,14 @@ class SegmentationSource(ImageMaskSource):
         if table is None or not table.names:
             guesses += self._find_binary_masks(masks[:_MAX_DECODED])
         if table is None:
-            return PairListing(pairs, files, self.classes, hints, tuple(unused), tuple(guesses))
+            return self.build_listing(pairs, files, self.classes, hints, unused, guesses)
         if path is not None:
             files = [*files, list_file(self._base, relative_path(self._base, path))]
         if table.void is not None:
             guesses.append(SourceGuess("mask", f"pixels of `{table.void}` have no class: {ignore}", "ignore=…"))
         hints |= {"colours": table.colours, "ignore": ignore}
         hints.setdefault("classes", len(table.names))
-        return PairListing(pairs, files, self.classes or table.names or None, hints, tuple(unused), tuple(guesses))
+        return self.build_listing(pairs, files, self.classes or table.names or None, hints, unused, guesses)
 
     def _find_binary_masks(self, masks: Sequence[str]) -> list[SourceGuess]:
         """What 255 means in masks of only 0 and 255, unless it is declared."""
@@ -658,7 +650,7 @@ class CityscapesSource(ImageMaskSource):
     def options(self) -> Mapping[str, Any]:
         return {"optional_masks": self.optional_masks}
 
-    def _list(self) -> PairListing:
+    def _list(self) -> SourceListing:
         images, masks = [find_dataset_folder(self.root, name, "Cityscapes") for name in ("leftImg8bit", "gtFine")]
         image_files, others = find_images(images)
         image_files = _select_by_suffix(image_files, _IMAGE_SUFFIX)
@@ -684,7 +676,7 @@ class CityscapesSource(ImageMaskSource):
         without = any(pair.code is None and pair.mask is None for pair in pairs)
         hints = {"classes": len(names), "ignore": 255, "optional_masks": bool(self.optional_masks) or without}
         pairs.sort(key=lambda pair: os.fsencode(pair.path))
-        return PairListing(pairs, files, names, hints)
+        return self.build_listing(pairs, files, names, hints)
 
     def _is_mask_optional(self, path: str) -> bool:
         if self.optional_masks is None:

@@ -17,8 +17,9 @@ from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.base import SourceFile
 from rekord.sources.colour_tables import VOC_IGNORE, read_text_lines, read_voc_classes
-from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
+from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationSource, RowEntry
 from rekord.sources.image_folder import (
+    SourceListing,
     class_names,
     find_images,
     is_image_name,
@@ -27,7 +28,7 @@ from rekord.sources.image_folder import (
     strip_image_extension,
     validate_folder,
 )
-from rekord.sources.segmentation import ImageMaskPair, ImageMaskSource, PairListing, find_dataset_folder, list_file
+from rekord.sources.segmentation import ImageMaskPair, ImageMaskSource, find_dataset_folder, list_file
 from rekord.storage.local import LOCAL
 
 _MAX_NESTING = 32
@@ -271,7 +272,7 @@ class VocSource(AnnotationSource):
         lists = None if self.lists is None else list(self.lists)
         return {"lists": lists, "label_map": detection.label_items_to_json(self.items)}
 
-    def scan(self) -> AnnotationListing:
+    def _list(self) -> SourceListing:
         validate_folder(self.root)
         entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}
@@ -299,16 +300,8 @@ class VocSource(AnnotationSource):
         own = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names, key=os.fsencode))
         ids = detection.assign_class_ids(own if names else (), self.items)
         has = tuple([name for name in (*_FLAGS, "view") if name in seen])
-        return AnnotationListing(
-            entries=detection.sort_entries(entries),
-            files=detection.to_source_files(files),
-            classes=detection.class_names_by_id(ids, self.items),
-            has=has,
-            splits=detection.order_splits(
-                [entry.content.split for entry in entries if isinstance(entry.content, _VocImage)]
-            ),
-            context=(ids, has),
-        )
+        classes = detection.class_names_by_id(ids, self.items)
+        return self.build_listing(entries, files, classes=classes, has=has, context=(ids, has))
 
     def _entries(
         self, place: _VocFolder, files: dict[str, os.stat_result], taken: dict[str, str]
@@ -527,7 +520,7 @@ class VocSegmentationSource(ImageMaskSource):
             "optional_masks": self.optional_masks,
         }
 
-    def _list(self) -> PairListing:
+    def _list(self) -> SourceListing:
         images = find_dataset_folder(self.root, _IMAGES_FOLDER, "Pascal VOC")
         masks_folder = os.path.join(self.root, _MASKS_FOLDER)
         instead = (
@@ -574,7 +567,7 @@ class VocSegmentationSource(ImageMaskSource):
         hints["optional_masks"] = bool(self.optional_masks) or without
         if colours is not None:
             hints["colours"] = colours
-        return PairListing(pairs, files, names, hints)
+        return self.build_listing(pairs, files, names, hints)
 
     def _pair(
         self,

@@ -16,9 +16,8 @@ from rekord.conversion.plan import RowFunction
 from rekord.conversion.splits import SPLIT_COLUMN
 from rekord.dataset.dataset import open as open_dataset
 from rekord.errors import RekordError, closest_match, error, preview
-from rekord.layouts.base import Layout, PlainLayout
+from rekord.layouts.base import Layout, PlainLayout, SelectedLayout
 from rekord.layouts.classification import add_background, classification
-from rekord.layouts.selected import SelectedLayout
 from rekord.location import Location
 from rekord.schema import Feature, Label, MultiLabel, Schema, Text
 from rekord.sources.arrays import DataFrameSource

@@ -19,14 +19,13 @@ from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import Manifest, manifest_path
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Layout, PlainLayout
+from rekord.layouts.base import Layout, PlainLayout, images
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
-from rekord.layouts.images import images
-from rekord.layouts.tfds import build_tfds_files, check_tfds
 from rekord.schema import Feature, Label, Schema, of_type
 from rekord.schema.interop.label_map import format_label_map
+from rekord.schema.interop.tfds import build_tfds_files, check_tfds
 from rekord.sources.base import (
     DetectedSource,
     RowsLike,

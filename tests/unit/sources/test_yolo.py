@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from rekord.errors import RekordError
-from rekord.sources.yolo import yolo
+from rekord.sources.label_files import yolo
 
 
 def put_image(path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_line_that_is_no_box_makes_a_bad_row_with_file_and_line(one, tmp_path,
 def test_labels_that_are_not_utf8_or_too_large_make_a_bad_row(one, tmp_path, monkeypatch):
     (row,) = rows(one(b"0 0.5 0.5 0.5 0.5\n\xff\xfe"))
     assert (bad(row).code, bad(row).location.line) == ("E372", 2)
-    monkeypatch.setattr(import_module("rekord.sources.yolo"), "MAX_LABEL_BYTES", 4)
+    monkeypatch.setattr(import_module("rekord.sources.label_files"), "MAX_LABEL_BYTES", 4)
     (row,) = rows(one("0 0.5 0.5 0.5 0.5"))
     assert (bad(row).code, bad(row).location.path) == ("E372", str(tmp_path / "labels" / "a.txt"))
 

@@ -14,12 +14,10 @@ from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Layout
+from rekord.layouts.base import Layout, SelectedLayout, images
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
-from rekord.layouts.images import images
-from rekord.layouts.selected import SelectedLayout
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.json_form import feature_from_json

@@ -10,11 +10,13 @@ import pytest
 
 import rekord as rk
 from rekord.errors import DatasetError, RekordError, UsageError
-from rekord.layouts.tfds import build_tfds_files, check_tfds, format_shard_name
 from rekord.schema.interop.tfds import (
     build_dataset_info,
     build_label_files,
+    build_tfds_files,
+    check_tfds,
     features_from_schema,
+    format_shard_name,
     read_tfds_folder,
     schema_from_features,
 )
