@@ -14,8 +14,8 @@ import pytest
 from sample_conversions import disable_fsync, edit_manifest, find_leftovers, read_tree
 
 import rekord as rk
-from rekord.cli.balance import parse_strategy
 from rekord.cli.main import run_command_line
+from rekord.cli.rewrite import parse_strategy
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import Crash, FaultyStorage
 from rekord.verbs.balance.balance import prepare_balance
