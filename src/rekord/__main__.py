@@ -10,9 +10,9 @@ def run() -> int:
     """Run the command line of this process and return its exit code."""
     try:
         # Inside `try`: even the handler of interrupts takes a moment to load.
-        from rekord.cli.start import run_process as start
+        from rekord.cli import run_process
 
-        return start()
+        return run_process()
     except KeyboardInterrupt:
         if sys.stderr is not None:
             sys.stderr.write("interrupted\n")

@@ -11,10 +11,7 @@ from typing import Any
 import interrupted
 import pytest
 from interrupted import DEATHS, ERRORS
-
-from rekord.errors import DatasetError
-from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.datasets import (
+from sample_conversions import (
     NumberedFilesSource,
     disable_fsync,
     execute_conversion,
@@ -23,6 +20,9 @@ from rekord.testing.datasets import (
     read_tree,
     use_small_parts,
 )
+
+from rekord.errors import DatasetError
+from rekord.testing import Crash, Fault, FaultyStorage
 
 RATIOS = {"train": 0.6, "val": 0.4}
 

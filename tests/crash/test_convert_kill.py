@@ -12,10 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import rekord as rk
-from rekord.errors import RekordError
-from rekord.testing.datasets import (
+from sample_conversions import (
     NumberedFilesSource,
     execute_conversion,
     find_leftovers,
@@ -24,6 +21,9 @@ from rekord.testing.datasets import (
     use_small_parts,
 )
 
+import rekord as rk
+from rekord.errors import RekordError
+
 # No main guard, on purpose. The process stops at its n-th rename and says so; a worker beside it goes on.
 SCRIPT = """
 import os, sys, time
@@ -31,7 +31,7 @@ import rekord as rk
 from rekord.conversion import driver as convert
 from rekord.conversion import tasks
 from rekord.storage.local import LocalStorage
-from rekord.testing.datasets import NumberedFilesSource
+from sample_conversions import NumberedFilesSource
 
 root, out, workers, stop_at = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 convert.PART_BYTES = tasks.PART_BYTES = 300

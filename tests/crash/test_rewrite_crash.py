@@ -13,11 +13,11 @@ from typing import Any
 import interrupted
 import pytest
 from interrupted import DEATHS, ERRORS
+from sample_conversions import disable_fsync, find_leftovers, read_tree, use_small_parts
 
 import rekord as rk
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.datasets import disable_fsync, find_leftovers, read_tree, use_small_parts
 from rekord.verbs.options import RewriteOptions, SplitOptions
 from rekord.verbs.rewrite import prepare_rewrite
 from rekord.verbs.split import prepare_split

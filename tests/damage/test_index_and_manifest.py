@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from sample_conversions import disable_fsync
 
 import rekord as rk
 from rekord.dataset import index as index_module
 from rekord.dataset import manifest as manifest_module
 from rekord.dataset import shard_index
 from rekord.dataset.index import index_path
-from rekord.testing.datasets import disable_fsync
 from rekord.verbs.edit.change import delete
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64(), "text": rk.Text()})

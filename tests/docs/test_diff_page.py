@@ -9,8 +9,8 @@ import pytest
 import typer
 
 import rekord as rk
-from rekord.cli.common_options import NAMES
 from rekord.cli.main import app
+from rekord.cli.options import NAMES
 from rekord.codes import CODES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "diff.md").read_text(encoding="utf-8")

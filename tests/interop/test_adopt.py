@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sample_conversions import read_tree
 
 import rekord as rk
-from rekord.testing.datasets import read_tree
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

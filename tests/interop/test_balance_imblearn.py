@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from imblearn.over_sampling import SMOTE, SMOTENC
 from imblearn.utils import check_sampling_strategy
+from sample_conversions import disable_fsync, read_tree
 
 import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import disable_fsync, read_tree
 from rekord.verbs import resampling
 from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_conversions import execute_conversion, use_small_parts
 
 import rekord as rk
 from rekord.schema import Bytes, Float32, Int64, Label, Schema, Text
-from rekord.testing.datasets import execute_conversion, use_small_parts
 
 SCHEMA = Schema(
     {

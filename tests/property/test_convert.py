@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import rekord as rk
-from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import (
+from sample_conversions import (
     NumberedFilesSource,
     disable_fsync,
     execute_conversion,
@@ -22,6 +19,9 @@ from rekord.testing.datasets import (
     read_tree,
     use_small_parts,
 )
+
+import rekord as rk
+from rekord.testing import Crash, FaultyStorage
 
 LINE = st.builds(
     lambda label, text: f"{label} {text}",

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sample_conversions import GeneratedSource, PeakMemory
 
 import rekord as rk
-from rekord.testing.datasets import GeneratedSource, PeakMemory
 
 SOAK_BYTES = int(float(os.environ.get("REKORD_SOAK_GB", "20")) * 10**9)
 ROW_BYTES = 100_000

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sample_conversions import find_leftovers, read_tree
 
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.datasets import find_leftovers, read_tree
 
 DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
 ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}

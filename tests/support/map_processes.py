@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sample_conversions import execute_conversion, read_tree
 
 import rekord as rk
-from rekord.testing.datasets import execute_conversion, read_tree
 
 PATIENCE_SECONDS = 120
 

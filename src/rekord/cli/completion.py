@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rekord.cli import console
-from rekord.cli.words import find_awaiting, list_choices, split_words
+from rekord.cli.options import find_awaiting, list_choices, split_words
 from rekord.codes import CODES
 from rekord.errors import error
 from rekord.location import Location

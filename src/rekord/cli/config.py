@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rekord.cli.console import escape_controls, truncate
-from rekord.cli.words import list_choices
+from rekord.cli.options import list_choices
 from rekord.errors import RekordError, closest_match, error
 from rekord.location import Location
 

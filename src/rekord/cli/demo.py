@@ -102,7 +102,7 @@ def write_scenes(tour: DemoTour) -> None:
 
 def check_scenes(tour: DemoTour) -> None:
     """Verify every length, checksum, message, image and mask; then print statistics."""
-    from rekord.cli.check import check_with_progress
+    from rekord.cli.health import check_with_progress
 
     tour.step("Check every byte, and print statistics (a part of them)")
     tour.show(f"$ rekord check {DEEPLAB}")
@@ -154,7 +154,7 @@ def break_copy(tour: DemoTour) -> None:
 def run_doctor(tour: DemoTour) -> None:
     """Diagnose the copy: why it is damaged, what to do, and what TensorFlow will report."""
     from rekord.cli.console import shorten_paths
-    from rekord.cli.doctor import format_diagnoses
+    from rekord.cli.health import format_diagnoses
     from rekord.health.dataset_files import find_dataset_files
     from rekord.health.doctor.run import diagnose_files
     from rekord.health.finding import Report
@@ -169,7 +169,7 @@ def run_doctor(tour: DemoTour) -> None:
 
 def salvage_copy(tour: DemoTour) -> None:
     """Salvage what is intact, repair it as diagnosed, and compare it with the original."""
-    from rekord.cli.salvage import salvage
+    from rekord.cli.health import salvage
     from rekord.dataset.read import records
     from rekord.verbs.rewrite import rewrite
 

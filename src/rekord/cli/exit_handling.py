@@ -15,7 +15,7 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli.console import escape_controls, truncate
-from rekord.cli.words import list_choices, split_words
+from rekord.cli.options import list_choices, split_words
 from rekord.errors import DataError, FormatError, RekordError, closest_match, error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from rekord.cli import console
-from rekord.cli.options import JsonOption, Panel, argument
-from rekord.cli.words import list_choices, takes_value
+from rekord.cli.options import JsonOption, Panel, argument, list_choices, takes_value
 
 HELP_WIDTH = 80
 _MAX_NAME_WIDTH = 26

@@ -14,18 +14,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rekord.cli import config, console
-from rekord.cli.adopt import adopt
-from rekord.cli.balance import balance
-from rekord.cli.check import check
-from rekord.cli.common_options import (
-    NoConfigOption,
-    QuietOption,
-    VerboseOption,
-    VersionOption,
-    apply_common_options,
-    common_params,
-    hoist_common_options,
-)
 from rekord.cli.completion import (
     INSTALL,
     SHOW,
@@ -38,21 +26,26 @@ from rekord.cli.completion import (
 from rekord.cli.console import escape_controls, truncate
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
-from rekord.cli.doctor import doctor
 from rekord.cli.edit import append, delete, relabel
 from rekord.cli.exit_handling import UsageFailure, explain_usage_error, missing_argument_error
-from rekord.cli.explain import explain
-from rekord.cli.export import export
 from rekord.cli.flag_hints import set_running_verb, translate_error
+from rekord.cli.health import check, doctor, explain, salvage
 from rekord.cli.help import format_group_help, format_verb_help, help
-from rekord.cli.index import index
-from rekord.cli.infer import infer
-from rekord.cli.options import JsonOption, flag_option
+from rekord.cli.inspection import infer, show, view
+from rekord.cli.interop import adopt, export, index, reader
+from rekord.cli.options import (
+    JsonOption,
+    NoConfigOption,
+    QuietOption,
+    VerboseOption,
+    VersionOption,
+    apply_common_options,
+    common_params,
+    flag_option,
+    hoist_common_options,
+)
 from rekord.cli.query import query
-from rekord.cli.reader import reader
-from rekord.cli.rewrite import rewrite, split
-from rekord.cli.salvage import salvage
-from rekord.cli.show import show, view
+from rekord.cli.rewrite import balance, rewrite, split
 from rekord.cli.stats import stats
 from rekord.cli.train import train
 from rekord.cli.write import write

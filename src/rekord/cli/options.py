@@ -1,15 +1,19 @@
-"""Options and arguments that several verbs share, each declared once."""
+"""The options of the command line: those that verbs share, those that every verb takes, and their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import make_integer_parser
+from rekord.cli.console import escape_controls, make_integer_parser
 
 if TYPE_CHECKING:
     from rekord.schema import Schema
@@ -154,3 +158,158 @@ def print_opaque_payload_note(schema: Schema) -> None:
         name, seen = next(iter(schema.evidence["features"].items()))
         if "message" in seen:
             console.print_status(f"note: payloads are {seen['message']}; each is one value, `{name}`")
+
+
+NAMES = ("quiet", "verbose", "no_config", "version")
+_HOISTED = re.compile(r"-[qv]+|--quiet|--verbose|--no-config|--json")
+_CLEAR_LINE = "\r\x1b[2K"
+
+
+def print_version(value: bool) -> None:
+    """Print the version and exit."""
+    if value:
+        from rekord.version import VERSION
+
+        if console.is_json():
+            console.print_json({"version": VERSION})
+        else:
+            console.print_line(f"rekord {VERSION}")
+        raise typer.Exit(0)
+
+
+QuietOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("-q", "--quiet", help="Print only errors and the result.", rich_help_panel=Panel.RUN),
+]
+VerboseOption: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        help="Log what is done to stderr; -vv logs details.",
+        rich_help_panel=Panel.RUN,
+    ),
+]
+NoConfigOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--no-config", help="Ignore configuration files.", rich_help_panel=Panel.RUN),
+]
+VersionOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("-V", "--version", help="Print the version and exit.", is_eager=True, callback=print_version),
+]
+_HiddenVersionOption: TypeAlias = Annotated[
+    bool, typer.Option("-V", "--version", hidden=True, is_eager=True, callback=print_version)
+]
+
+
+@cache
+def common_params() -> list[Any]:
+    """The parameters that are added to every verb."""
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def common(
+        quiet: QuietOption = False,
+        verbose: VerboseOption = 0,
+        no_config: NoConfigOption = False,
+        version: _HiddenVersionOption = False,
+    ) -> None:
+        """Only its parameters are used."""
+
+    return [param for param in typer.main.get_command(app).params if param.name in NAMES]
+
+
+def hoist_common_options(args: Sequence[str], verbs: Collection[str]) -> list[str]:
+    """`-q write …` as `write -q …`."""
+    at = 0
+    while at < len(args) and _HOISTED.fullmatch(args[at]):
+        at += 1
+    if at == 0 or at == len(args) or args[at] not in verbs:
+        return list(args)
+    return [args[at], *args[:at], *args[at + 1 :]]
+
+
+def apply_common_options(params: dict[str, Any]) -> None:
+    """Take the common options out of the parameters of a verb, and obey them."""
+    given = {name: params.pop(name, None) for name in NAMES}
+    console.set_quiet(bool(given["quiet"]))
+    set_log_level(0 if given["quiet"] else int(given["verbose"] or 0))
+
+
+def set_log_level(verbosity: int) -> None:
+    """Log what the package does to stderr: nothing, steps (1) or details (2)."""
+    logger = logging.getLogger("rekord")
+    for handler in [each for each in logger.handlers if isinstance(each, StderrHandler)]:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+    if verbosity:
+        logger.addHandler(StderrHandler())
+        logger.setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+
+
+class StderrHandler(logging.Handler):
+    """Prints log records to stderr, which may show a progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = escape_controls(f"{record.name}: {record.getMessage()}")
+        except Exception:
+            self.handleError(record)
+            return
+        if console.is_terminal(sys.stderr):
+            sys.stderr.write(_CLEAR_LINE)
+        console.print_message((line, "dim"))
+
+
+_BY_OPTION: Mapping[str, tuple[str, ...]] = {
+    "--layout": ("auto", "classification", "deeplab", "detection", "images", "table", "text"),
+    "--compression": ("none", "gzip", "zlib"),
+    "--resize-filter": ("bilinear", "nearest", "box", "hamming", "bicubic", "lanczos"),
+    "--resize-fit": ("stretch", "pad", "crop", "within"),
+    "--method": ("oversample", "undersample", "smote"),
+    "--augment": ("flip", "crop", "rotate", "colour"),
+}
+_EXPORT_FORMATS = (
+    *("parquet", "arrow", "arrow-stream", "csv", "tsv", "jsonl"),
+    *("webdataset", "images", "coco", "voc", "tfds"),
+)
+_ALTERNATIVES = re.compile(r"[a-z][a-z-]*(?:\|[a-z][a-z-]*)*")
+
+
+def list_choices(param: Any) -> tuple[str, ...]:
+    """The values of an option, if they are few: from this table, or spelled out as `full|headers`."""
+    metavar = str(param.metavar or "")
+    if metavar == "FORMAT" and "--format" in param.opts:
+        return _EXPORT_FORMATS
+    known = next((_BY_OPTION[option] for option in param.opts if option in _BY_OPTION), ())
+    return known or (tuple(metavar.split("|")) if _ALTERNATIVES.fullmatch(metavar) else ())
+
+
+def takes_value(param: Any) -> bool:
+    """Whether a word follows this option."""
+    return not (getattr(param, "is_flag", False) or getattr(param, "count", False))
+
+
+def split_words(command: Any, words: Sequence[str]) -> tuple[list[str], int]:
+    """The positional arguments among the words after a verb, and the position of the last one (-1 without any)."""
+    places = [at for at, (_, is_value) in enumerate(_iter_words(command, words)) if not is_value]
+    places = [at for at in places if not words[at].startswith("-")]
+    return [words[at] for at in places], places[-1] if places else -1
+
+
+def find_awaiting(command: Any, words: Sequence[str]) -> Any:
+    """The option whose value would follow these words; None if there is none."""
+    return next((param for param, _ in reversed(list(_iter_words(command, words)))), None)
+
+
+def _iter_words(command: Any, words: Sequence[str]) -> Iterator[tuple[Any, bool]]:
+    """For each word the option that awaits a value after it, and whether the word is such a value itself."""
+    options = {option: param for param in command.params for option in param.opts if option.startswith("-")}
+    awaiting: Any = None
+    for word in words:
+        is_value = awaiting is not None
+        param = None if is_value else options.get(word)
+        awaiting = param if param is not None and takes_value(param) else None
+        yield awaiting, is_value

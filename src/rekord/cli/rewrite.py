@@ -1,23 +1,24 @@
-"""`rekord rewrite` and `split`: a copy of a dataset with other shards, columns or splits."""
+"""`rekord rewrite`, `split` and `balance`: a copy of a dataset with other shards, columns, splits or class counts."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rekord.cli import console as output
+from rekord.cli import console, write_options
 from rekord.cli import options as shared
-from rekord.cli import write_options as options
-from rekord.cli.console import escape_controls, invalid_option
+from rekord.cli.console import escape_controls, invalid_option, truncate
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.cli.options import Panel, flag_option, integer_option, text_option
 from rekord.errors import RekordError, error
-from rekord.report.formatting import format_byte_size, format_count
+from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
     from rekord.conversion.derive import Derivation
+    from rekord.verbs.balance import PreparedBalance
     from rekord.verbs.rewrite import PreparedRewrite
 
 
@@ -71,14 +72,14 @@ def rewrite(
     began = time.perf_counter()
     requested = RewriteOptions(
         kind=None if kind is None else kind.value,
-        schema=options.read_schema(schema),
+        schema=write_options.read_schema(schema),
         cast=parse_pairs("--cast", cast, do="--cast label=int64"),
         rename=parse_pairs("--rename", rename, do="--rename old=new"),
-        drop=options.parse_optional_names(drop),
-        keep=options.parse_optional_names(keep),
+        drop=write_options.parse_optional_names(drop),
+        keep=write_options.parse_optional_names(keep),
         fill=_parse_fill_values(fill),
         where=where,
-        index=options.parse_names(index),
+        index=write_options.parse_names(index),
         shard_size=shard_size,
         shards=shards,
         compression=compression,
@@ -94,7 +95,7 @@ def rewrite(
         shared.print_opaque_payload_note(prepared.olds[0].schema)
         if dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
-        outcome = prepared.run(progress=output.shows_progress())
+        outcome = prepared.run(progress=console.shows_progress())
     seconds = time.perf_counter() - began
     return report_conversion(out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None})
 
@@ -139,7 +140,7 @@ def split(
         raise error("U605", "`rekord split` needs --split or --folds", do="--split train=0.8,val=0.2")
     began = time.perf_counter()
     requested = SplitOptions(
-        split=options.parse_splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
+        split=write_options.parse_splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
         split_by=split_by,
         stratify=stratify,
         folds=folds,
@@ -157,7 +158,7 @@ def split(
         prepared = prepare_split(source, out, requested)
         if dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
-        outcome = prepared.run(progress=output.shows_progress())
+        outcome = prepared.run(progress=console.shows_progress())
     return report_conversion(out, outcome, time.perf_counter() - began, as_json=as_json)
 
 
@@ -205,15 +206,15 @@ def report_rewrite_forecast(prepared: PreparedRewrite, *, as_json: bool) -> int:
     splits = summarize_copied_splits(prepared.copy)
     framed_bytes = prepared.copy.framed_bytes
     if as_json:
-        output.print_json({"dataset": prepared.out, "dry_run": True, "splits": splits, "bytes": framed_bytes})
+        console.print_json({"dataset": prepared.out, "dry_run": True, "splits": splits, "bytes": framed_bytes})
         return 0
     for name, split in splits.items():
-        output.print_line(
+        console.print_line(
             f"{escape_controls(name)}: {format_count(split['records'], 'record')}, "
             f"{format_count(split['shards'], 'shard')}"
         )
-    output.print_line(f"{format_byte_size(framed_bytes or 0)} before compression, copied without decoding")
-    output.print_status("nothing was written")
+    console.print_line(f"{format_byte_size(framed_bytes or 0)} before compression, copied without decoding")
+    console.print_status("nothing was written")
     return 0
 
 
@@ -230,3 +231,136 @@ def summarize_copied_splits(wanted: Derivation) -> dict[str, dict[str, int]]:
         }
         for name, split in wanted.splits.items()
     }
+
+
+_MAX_SHOWN_CLASSES = 20
+
+
+def balance(
+    source: shared.InputArgument,
+    out: shared.OutputArgument,
+    by: Annotated[str, text_option("--by", "KEY", "Column of the class.")] = "label",
+    method: Annotated[
+        str, text_option("--method", "NAME", "How to balance: oversample, undersample or smote.")
+    ] = "oversample",
+    sampling_strategy: Annotated[
+        str,
+        text_option(
+            "--strategy",
+            "WHAT",
+            "Records per class: a strategy of imbalanced-learn (auto, minority, …), a ratio such as 0.5, or counts: "
+            "cat=500,dog=300.",
+        ),
+    ] = "auto",
+    splits: Annotated[
+        str | None,
+        text_option("--splits", "A,B", "Splits to balance, each separately. Default: train.", Panel.SPLITS),
+    ] = None,
+    augment: Annotated[
+        str | None, text_option("--augment", "A,B", "Augment the copies: flip, crop, rotate, colour.")
+    ] = None,
+    per_box: Annotated[
+        str | None, text_option("--per-box", "A,B", "More columns with one value per box, for --augment.")
+    ] = None,
+    columns: Annotated[
+        str | None, text_option("--columns", "A,B", "Numeric columns that smote interpolates. Default: all.")
+    ] = None,
+    k_neighbors: Annotated[int, integer_option("--k-neighbors", "Neighbours that smote interpolates between.")] = 5,
+    no_shuffle: Annotated[
+        bool, flag_option("--no-shuffle", "Keep the order, with the copies at the end.", Panel.SPLITS)
+    ] = False,
+    seed: Annotated[
+        int, integer_option("--seed", "Seed for sampling, shuffling and augmentation.", Panel.SPLITS)
+    ] = 0,
+    shard_size: shared.ShardSizeOption = "128MB",
+    shards: shared.ShardsOption = None,
+    compression: shared.CompressionOption = None,
+    format_: shared.FormatOption = None,
+    workers: shared.WorkersOption = None,
+    dry_run: shared.DryRunOption = False,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
+) -> int:
+    """Balance the classes of a dataset by copying, dropping or synthesising records.
+
+    Each split is balanced separately. IN is not changed. The exit code is 1 if a record is damaged.
+    """
+    from rekord.verbs.balance import prepare_balance
+    from rekord.verbs.options import BalanceOptions
+
+    began = time.perf_counter()
+    requested = BalanceOptions(
+        by=by,
+        method=method,  # type: ignore[arg-type]
+        sampling_strategy=parse_strategy(sampling_strategy),
+        splits=write_options.parse_optional_names(splits),
+        augment=write_options.parse_optional_names(augment),
+        per_box=write_options.parse_optional_names(per_box),
+        columns=write_options.parse_optional_names(columns),
+        k_neighbors=k_neighbors,
+        shuffle=not no_shuffle,
+        seed=seed,
+        shard_size=shard_size,
+        shards=shards,
+        compression=compression,
+        format=format_,  # type: ignore[arg-type]
+        workers=workers,
+        fresh=fresh,
+    )
+    with report_resumable(as_json=as_json):
+        prepared = prepare_balance(source, out, requested)
+        outcome = None if dry_run else prepared.run(progress=console.shows_progress())
+    seconds = time.perf_counter() - began
+    if as_json:
+        run = {"dry_run": True} if outcome is None else {"resumed_shards": outcome.resumed_shards}
+        console.print_json({**prepared.to_dict(), "seconds": round(seconds, 3), **run})
+    else:
+        _print_counts(prepared)
+    if prepared.has_identical_copies:
+        console.print_status("with flip alone, all copies of a record are identical: add crop, rotate or colour")
+    if outcome is None:
+        console.print_status("nothing was written")
+    elif not as_json:
+        done = "nothing to do, already complete" if outcome.nothing_to_do else f"in {format_duration(seconds)}"
+        console.print_line(
+            f"{escape_controls(out)}: {format_count(prepared.added, 'record')} added, {prepared.removed:,} "
+            f"removed, {done}"
+        )
+        console.print_next(f"next: rekord stats {shlex.quote(escape_controls(out))}")
+    return 0
+
+
+def parse_strategy(text: str) -> str | float | dict[str, int]:
+    """`auto`, `0.5`, or `cat=500,dog=300`."""
+    if "=" not in text:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.rpartition("="))
+        if not name or name in counts or not (number.isascii() and number.isdigit() and len(number) < 16):
+            expected = "a number of records per class, each class once"
+            raise invalid_option("--strategy", text, expected, "--strategy cat=500,dog=300", found=part, code="U601")
+        counts[name] = int(number)
+    return counts
+
+
+def _print_counts(prepared: PreparedBalance) -> None:
+    """Print the records per class, before and after."""
+    for name, draw in prepared.samples.items():
+        records = draw.labelled
+        before, after = records.named(records.counts), records.named(draw.after)
+        console.print_line(f"{escape_controls(name)}, {escape_controls(records.by)}:")
+        shown = list(before)[:_MAX_SHOWN_CLASSES]
+        rows = [(truncate(escape_controls(one)), f"{before[one]:,}", f"→ {after[one]:,}") for one in shown]
+        for line in console.align_columns(rows, "<><", separators=("  ", " ")):
+            console.print_line(f"  {line}")
+        if len(before) > len(shown):
+            console.print_line(f"  … and {len(before) - len(shown):,} more")
+        if records.without:
+            console.print_line(f"  {format_count(records.without, 'record')} without a class, kept unchanged")
+    kept = [escape_controls(name) for name in prepared.old.splits if name not in prepared.samples]
+    if kept:
+        console.print_line(f"unchanged: {', '.join(kept)}")

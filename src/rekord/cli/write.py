@@ -11,10 +11,10 @@ from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import raw_data
 from rekord.cli import write_options as options
-from rekord.cli.column_types import parse_columns
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.cli.options import Panel, argument, flag_option, integer_option, parsed_option, text_option
+from rekord.cli.write_options import parse_columns
 from rekord.errors import error
 
 if TYPE_CHECKING:

@@ -1,15 +1,20 @@
-"""The report of a training run as one self-contained HTML page."""
+"""The report of a training run as one self-contained HTML page, with its worst predictions."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from rekord.codec.images.thumbnail import class_colour
+from rekord.codec.columns import Column
+from rekord.codec.images.thumbnail import ThumbnailBudget, class_colour, make_thumbnail, pixels_to_thumbnail
+from rekord.codec.preview import describe_cell
+from rekord.dataset.split import Split
+from rekord.errors import RekordError
 from rekord.report.charts import (
     ChartCurve,
     escape_html,
@@ -19,14 +24,27 @@ from rekord.report.charts import (
     render_time_bar,
 )
 from rekord.report.formatting import format_count, format_number
-from rekord.report.gallery import CaptionLine, Tile, render_gallery, render_swatches
+from rekord.report.gallery import CaptionLine, Thumbnail, Tile, render_gallery, render_swatches
 from rekord.report.notebook import render_table
 from rekord.report.style import render_page
 from rekord.training.advice import describe_bottleneck, format_percent, is_bottleneck
-from rekord.training.mistakes import ShownMistake
-from rekord.training.model import describe_model
-from rekord.training.result import EpochResult, TrainingResult, compute_class_ious
+from rekord.training.inputs import Array, BatchEncoder, TrainingStep
+from rekord.training.model import ModelTrainer, describe_model
+from rekord.training.result import (
+    EpochResult,
+    Mistake,
+    TrainingResult,
+    compute_class_ious,
+    compute_label_probabilities,
+    compute_probabilities,
+    compute_record_iou,
+)
 from rekord.training.task import Task
+
+_MAX_THUMBNAIL_BYTES = 900_000
+_MAX_THUMBNAIL_PIXELS = 240_000_000
+_THUMBNAIL_SIDE = 192
+_MAX_CELLS = 8
 
 _MAX_SHOWN_INPUTS = 4
 
@@ -503,3 +521,111 @@ def _format_rate(records_per_second: float) -> str:
 
 def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMistake:
+    """A mistake as it is shown: images (for masks, the image, the truth and the prediction), or values."""
+
+    mistake: Mistake
+    images: Sequence[Thumbnail | None] = ()
+    cells: Mapping[str, str] | None = None
+
+
+def collect_mistakes(
+    split: Split, encoder: BatchEncoder, learner: ModelTrainer, worst: Sequence[int]
+) -> list[ShownMistake]:
+    """Predict the worst records of a split again, one by one, and prepare them to be shown."""
+    found = []
+    budget = ThumbnailBudget(_MAX_THUMBNAIL_PIXELS, _MAX_THUMBNAIL_BYTES, _THUMBNAIL_SIDE)
+    try:
+        for record in worst:
+            stored: dict[str, Column] = dict(split[[record]])
+            step = encoder(encoder.decode_images(stored, split.schema))
+            found.append(_describe_mistake(record, split, stored, step, learner.predict(step), encoder, budget))
+    except RekordError:
+        # Records of a compressed file cannot be read by number. A finished run is not lost for that.
+        return found
+    return found
+
+
+def _describe_mistake(
+    record: int,
+    split: Split,
+    stored: Mapping[str, Column],
+    step: TrainingStep,
+    predicted: Array,
+    encoder: BatchEncoder,
+    budget: ThumbnailBudget,
+) -> ShownMistake:
+    task = encoder.task
+    if task.kind == "segmentation":
+        mistake = Mistake(record, None, None, iou=compute_record_iou(task, predicted[0], step.y[0]))
+        overlays = [None, step.y[0], predicted[0].argmax(-1)]
+        return ShownMistake(mistake, [_draw(stored, step, task, budget, ids) for ids in overlays])
+    if task.kind == "regression":
+        mistake = Mistake(record, float(step.y[0]), float(predicted.reshape(-1)[0]))
+    elif task.kind == "multilabel":
+        shares = compute_label_probabilities(predicted)[0]
+        worst = float(np.abs(shares - step.y[0]).max())
+        mistake = Mistake(record, _join_classes(task, step.y[0]), _join_classes(task, shares > 0.5), worst)
+    else:
+        shares = compute_probabilities(predicted)[0]
+        best = int(shares.argmax())
+        mistake = Mistake(record, task.classes[int(step.y[0])], task.classes[best], float(shares[best]))
+    if "image" in task.forms:
+        return ShownMistake(mistake, [_draw(stored, step, task, budget, None)])
+    names = [each.column for each in task.inputs][:_MAX_CELLS]
+    features = split.schema.features
+    return ShownMistake(mistake, cells={name: _describe_value(stored[name][0], features[name]) for name in names})
+
+
+def _join_classes(task: Task, has: Array) -> str:
+    return ", ".join([name for name, one in zip(task.classes, has.tolist(), strict=True) if one]) or "none"
+
+
+def _draw(
+    stored: Mapping[str, Column], step: TrainingStep, task: Task, budget: ThumbnailBudget, ids: Array | None
+) -> Thumbnail | None:
+    column = next(each.column for each in task.inputs if each.form == "image")
+    data = stored[column][0]
+    if isinstance(data, bytes):
+        return make_thumbnail(data, budget, ids=ids, ignore=task.ignore)
+    # Stored as numbers: shown as the model sees them.
+    pixels = np.asarray(step.x["image"][0], np.float32)
+    low, high = float(pixels.min()), float(pixels.max())
+    scaled = (pixels - min(low, 0.0)) / ((high - min(low, 0.0)) or 1.0) * 255
+    return pixels_to_thumbnail(scaled[:, :, :3].astype(np.uint8), budget, ids=ids, ignore=task.ignore)
+
+
+def _describe_value(value: Any, feature: Any) -> str:
+    return "–" if value is None else describe_cell(value, feature)
+
+
+_MAX_EXAMPLE_VALUES = 16
+_MAX_EXAMPLE_CHARACTERS = 80
+
+
+def read_example(split: Split, encoder: BatchEncoder) -> dict[str, Any] | None:
+    """The inputs of the first record as literals, for code in the report; None if they are images or too long."""
+    if "image" in encoder.task.forms:
+        return None
+    try:
+        row = split[0]
+    except RekordError:  # of a compressed file
+        return None
+    found = {}
+    for each in encoder.task.inputs:
+        value, feature = row[each.column], split.schema[each.column]
+        if isinstance(value, (np.generic, np.ndarray)) and value.size <= _MAX_EXAMPLE_VALUES:
+            value = value.tolist()
+        names = feature.class_names
+        if names is not None and isinstance(value, int) and 0 <= value < len(names):
+            value = names[value]
+        if isinstance(value, (str, bytes)):
+            value = value[:_MAX_EXAMPLE_CHARACTERS]
+        elif not isinstance(value, (int, float, list, type(None))):
+            return None
+        if value is not None:
+            found[each.column] = value
+    return found

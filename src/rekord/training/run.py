@@ -27,10 +27,9 @@ from rekord.training.checkpoint import RunFolder, check_run_folder, get_default_
 from rekord.training.choose import check_target, choose_task
 from rekord.training.inputs import MAX_SIDE, MIN_SIDE, BatchEncoder
 from rekord.training.loop import MAX_WORST_RECORDS, TrainingData, TrainingListener, TrainingLoop, TrainingProgress
-from rekord.training.mistakes import collect_mistakes, read_example
 from rekord.training.model import ModelTrainer, load_keras
 from rekord.training.predict import InputPreparation
-from rekord.training.report import render_training_page
+from rekord.training.report import collect_mistakes, read_example, render_training_page
 from rekord.training.result import EpochResult, LabelScore, StepTotals, TrainingResult
 from rekord.training.statistics import check_class_options, compute_class_weights, fit_encoder
 from rekord.training.task import Task

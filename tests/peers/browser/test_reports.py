@@ -11,8 +11,7 @@ from training_runs import PIXEL, finished_run, hostile_run
 
 import rekord as rk
 from rekord.testing import example_bytes, frames
-from rekord.training.mistakes import ShownMistake
-from rekord.training.report import render_training_page
+from rekord.training.report import ShownMistake, render_training_page
 from rekord.training.result import Mistake
 
 HOSTILE = "\"><script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\x00\u202e&amp;"

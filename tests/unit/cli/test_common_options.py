@@ -14,9 +14,9 @@ import rekord as rk
 from rekord import __version__
 from rekord.cli import console
 from rekord.cli import demo as demo_module
-from rekord.cli.common_options import StderrHandler
 from rekord.cli.help import format_usage
 from rekord.cli.main import EXAMPLES, commands, run_command_line
+from rekord.cli.options import StderrHandler
 from rekord.testing import corrupt_payload
 
 Captured = pytest.CaptureFixture[str]
@@ -239,7 +239,7 @@ def test_verbose_logs_what_the_package_does(
         logger.debug("details")
         return code
 
-    monkeypatch.setattr("rekord.cli.explain.read_error_page", read)
+    monkeypatch.setattr("rekord.cli.health.read_error_page", read)
     assert run_command_line(words) == 0
     assert capsys.readouterr().err.splitlines() == [f"rekord.somewhere: {level}" for level in levels]
 

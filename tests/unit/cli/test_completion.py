@@ -14,7 +14,7 @@ import pytest
 import rekord as rk
 from rekord.cli import completion
 from rekord.cli.main import commands, run_command_line
-from rekord.cli.words import list_choices
+from rekord.cli.options import list_choices
 from rekord.codes import CODES
 from rekord.testing import example_bytes, frames
 
@@ -141,7 +141,7 @@ def test_completion_imports_no_library_and_does_not_run_the_verb(place: Path) ->
 
 
 def test_the_table_of_values_is_what_the_library_takes() -> None:
-    from rekord.cli.export import ExportFormat
+    from rekord.cli.interop import ExportFormat
     from rekord.transforms import images
     from rekord.transforms.augment import AUGMENTATIONS
     from rekord.transforms.image_row import FILTERS

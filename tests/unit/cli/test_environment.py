@@ -134,7 +134,7 @@ def test_what_the_system_refuses_is_no_bug(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("rekord.cli.explain.read_error_page", Fails(failure))
+    monkeypatch.setattr("rekord.cli.health.read_error_page", Fails(failure))
     monkeypatch.setattr(portability, "address_space_limit", lambda: None)
     assert run_command_line(["explain", "F102"]) == 3
     printed = capsys.readouterr().err
@@ -147,10 +147,10 @@ def test_after_memory_ran_out_the_process_is_left_without_closing_anything(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left: list[int] = []
-    monkeypatch.setattr("rekord.cli.explain.read_error_page", Fails(MemoryError()))
+    monkeypatch.setattr("rekord.cli.health.read_error_page", Fails(MemoryError()))
     assert run_command_line(["explain", "F102"], leave=left.append) == 3
     assert left == [3]
-    monkeypatch.setattr("rekord.cli.explain.read_error_page", Fails(ZeroDivisionError()))
+    monkeypatch.setattr("rekord.cli.health.read_error_page", Fails(ZeroDivisionError()))
     assert run_command_line(["explain", "F102"], leave=left.append) == 70
     assert left == [3]
 

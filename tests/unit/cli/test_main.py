@@ -180,7 +180,7 @@ def test_a_bug_is_admitted_in_one_short_message(
         raise ZeroDivisionError("one by\x1b[31m nothing")
 
     monkeypatch.delenv("REKORD_TRACEBACK", raising=False)
-    monkeypatch.setattr("rekord.cli.explain.read_error_page", broken)
+    monkeypatch.setattr("rekord.cli.health.read_error_page", broken)
     assert run_command_line(["explain", "F102"]) == main.EXIT_BUG == 70
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
+from rekord.cli.health import MAX_LISTED_GAPS
 from rekord.cli.main import run_command_line
-from rekord.cli.salvage import MAX_LISTED_GAPS
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
 GOOD = frames(example_bytes({"label": [i], "text": [b"row"]}) for i in range(20))

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.conversion import driver
 from rekord.conversion.spill import MIN_DEFERRED_BYTES
-from rekord.testing.datasets import read_tree
 
 
 def noise(path: Path, seed: int, side: int = 100) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_conversions import disable_fsync
 
 import rekord as rk
 from rekord.conversion.shards import CompletedShard
@@ -21,7 +22,6 @@ from rekord.dataset.index import index_path
 from rekord.schema.interop.label_map import read_label_map
 from rekord.storage.local import LOCAL, read_file
 from rekord.storage.transaction import Staging
-from rekord.testing.datasets import disable_fsync
 from rekord.training import checkpoint
 from rekord.verbs.edit.common import EditSwap, EditWorkspace
 

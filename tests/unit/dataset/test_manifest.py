@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from sample_conversions import disable_fsync, edit_manifest, execute_conversion
 
 import rekord as rk
 from rekord.dataset import index as index_module
@@ -22,7 +23,6 @@ from rekord.errors import RekordError
 from rekord.framing import deflate
 from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.testing import frame
-from rekord.testing.datasets import disable_fsync, edit_manifest, execute_conversion
 from rekord.version import VERSION
 
 SCHEMA = Schema({"a": Int64(), "label": Label(4), "other": Label(3, optional=True), "blob": Bytes()})

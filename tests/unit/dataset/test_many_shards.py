@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from sample_conversions import disable_fsync
 
 import rekord as rk
 from rekord.dataset import dataset as dataset_module
@@ -27,7 +28,6 @@ from rekord.dataset.index import (
     open_index_file,
 )
 from rekord.dataset.manifest import CHECKSUM, IndexChecksums, ManifestShards, read_manifest
-from rekord.testing.datasets import disable_fsync
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64()})
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pages import example
+from sample_conversions import edit_manifest
 
 import rekord as rk
 from rekord import _core
@@ -23,7 +24,6 @@ from rekord.dataset.index import ByteLimitedCache, index_path
 from rekord.dataset.shards import Shards
 from rekord.schema.interop.tfds import build_dataset_info
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frames
-from rekord.testing.datasets import edit_manifest
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "blob": rk.Bytes()})
 

@@ -12,8 +12,8 @@ from training_runs import HOSTILE, MATRIX, PIXEL, finished_run, hostile_run
 
 from rekord.report.charts import ChartCurve, render_curves, render_time_bar
 from rekord.report.style import STYLE, get_base_name
-from rekord.training.mistakes import ShownMistake
 from rekord.training.report import (
+    ShownMistake,
     describe_chance,
     describe_task,
     format_score,

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from sample_conversions import edit_manifest
 
 import rekord as rk
 from rekord import transforms as T
 from rekord.testing import corrupt_payload
-from rekord.testing.datasets import edit_manifest
 
 RNG = np.random.default_rng(5)
 LAYOUT = rk.layouts.deeplab(classes=5)

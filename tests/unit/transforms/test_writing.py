@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from sample_conversions import build_conversion, execute_conversion, use_small_parts
 
 import rekord as rk
 from rekord import transforms as T
 from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import build_conversion, execute_conversion, use_small_parts
 from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.forecast import forecast
 

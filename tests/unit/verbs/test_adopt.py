@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset import shard_index
@@ -22,7 +23,6 @@ from rekord.dataset.manifest import read_manifest
 from rekord.dataset.shard_index import open_shard_index
 from rekord.storage.local import LOCAL, write_error
 from rekord.testing import example_bytes, frames, sequence_bytes
-from rekord.testing.datasets import read_tree
 from rekord.verbs.adopt import AdoptOptions, adopt_shards
 from rekord.verbs.index import index
 

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 from pyarrow import ipc, parquet
+from sample_conversions import find_leftovers, read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.sources.base import UnusedInput
-from rekord.testing.datasets import find_leftovers, read_tree
 from rekord.verbs.options import WriteOptions
 from rekord.verbs.write import prepare_conversion
 

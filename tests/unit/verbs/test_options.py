@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.cli import adopt, balance, edit, export, rewrite, train, write
+from rekord.cli import edit, interop, rewrite, train, write
 from rekord.training.run import TrainOptions
 from rekord.verbs.adopt import AdoptOptions
 from rekord.verbs.options import (
@@ -29,12 +29,12 @@ VERBS: list[tuple[type[VerbOptions], Callable[..., Any], Callable[..., Any]]] = 
     (WriteOptions, rk.write, write.write),
     (RewriteOptions, rk.rewrite, rewrite.rewrite),
     (SplitOptions, rk.split, rewrite.split),
-    (BalanceOptions, rk.balance, balance.balance),
-    (ExportOptions, rk.export, export.export),
+    (BalanceOptions, rk.balance, rewrite.balance),
+    (ExportOptions, rk.export, interop.export),
     (AppendOptions, rk.append, edit.append),
     (DeleteOptions, rk.delete, edit.delete),
     (RelabelOptions, rk.relabel, edit.relabel),
-    (AdoptOptions, rk.adopt, adopt.adopt),
+    (AdoptOptions, rk.adopt, interop.adopt),
     (TrainOptions, rk.train, train.train),
 ]
 NOT_OPTIONS = {"progress", "on_records", "watch"}

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "who": rk.Text(), "label": rk.Label(3), "maybe": rk.Int64(optional=True)})
 RATIOS = {"train": 0.8, "val": 0.2}

@@ -12,14 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pages import example
-
-import rekord as rk
-from rekord.conversion import driver
-from rekord.errors import RekordError
-from rekord.schema import Int64, Label, Schema, Text
-from rekord.storage.transaction import Transaction
-from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import (
+from sample_conversions import (
     NumberedFilesSource,
     disable_fsync,
     execute_conversion,
@@ -28,6 +21,13 @@ from rekord.testing.datasets import (
     read_tree,
     use_small_parts,
 )
+
+import rekord as rk
+from rekord.conversion import driver
+from rekord.errors import RekordError
+from rekord.schema import Int64, Label, Schema, Text
+from rekord.storage.transaction import Transaction
+from rekord.testing import Crash, FaultyStorage
 
 RATIOS = {"train": 0.7, "val": 0.3}
 SCHEMA = Schema({"line": Int64(), "label": Label(4), "text": Text()})

@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-
-import rekord as rk
-from rekord.dataset.manifest import read_manifest
-from rekord.errors import RekordError
-from rekord.schema import Float32, Int64, Schema
-from rekord.testing.datasets import (
+from sample_conversions import (
     NumberedFilesSource,
     disable_fsync,
     execute_conversion,
@@ -24,6 +19,11 @@ from rekord.testing.datasets import (
     read_tree,
     use_small_parts,
 )
+
+import rekord as rk
+from rekord.dataset.manifest import read_manifest
+from rekord.errors import RekordError
+from rekord.schema import Float32, Int64, Schema
 
 SCHEMA = Schema({"a": Int64()})
 

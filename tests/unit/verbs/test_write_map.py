@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from sample_conversions import build_conversion
 
 import rekord as rk
 from rekord.cli.main import run_command_line
@@ -22,7 +23,6 @@ from rekord.conversion.encode_rows import EncodeTask
 from rekord.conversion.mapped_rows import run_on_rows
 from rekord.conversion.tasks import open_spill_writer, without_source
 from rekord.conversion.workers import WorkerPool
-from rekord.testing.datasets import build_conversion
 
 ROWS = [{"a": i, "b": i + 1} for i in range(20)]
 NEEDS = "declare the columns that `map=` returns: schema=rk.Schema({…})"

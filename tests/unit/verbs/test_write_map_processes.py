@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 from map_processes import assert_processes_take_part
 from PIL import Image
+from sample_conversions import execute_conversion
 
 import rekord as rk
-from rekord.testing.datasets import execute_conversion
 
 ROWS = [{"id": i, "text": f"row {i}", "score": i / 4} for i in range(12)]
 COLUMNS = {name: [row[name] for row in ROWS] for name in ROWS[0]}

@@ -12,8 +12,8 @@ import pytest
 SCRIPT = """
 import sys
 import rekord as rk
-from rekord.testing.datasets import execute_conversion, use_small_parts, disable_fsync
-from rekord.testing.datasets import GeneratedSource, PeakMemory
+from sample_conversions import execute_conversion, use_small_parts, disable_fsync
+from sample_conversions import GeneratedSource, PeakMemory
 
 class Patch:
     setattr = staticmethod(setattr)

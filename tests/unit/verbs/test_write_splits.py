@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import rekord as rk
-from rekord.conversion.splits import parse_split_rule
-from rekord.errors import RekordError
-from rekord.schema import Int64, Label, Schema, Text
-from rekord.testing.datasets import (
+from sample_conversions import (
     NumberedFilesSource,
     disable_fsync,
     execute_conversion,
     numbered_lines,
     use_small_parts,
 )
+
+import rekord as rk
+from rekord.conversion.splits import parse_split_rule
+from rekord.errors import RekordError
+from rekord.schema import Int64, Label, Schema, Text
 
 RATIOS = {"train": 0.7, "val": 0.2, "test": 0.1}
 SCHEMA = Schema({"a": Int64(), "label": Label(5), "who": Text()})

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_conversions import edit_manifest
 
 import rekord as rk
 from rekord import _core
@@ -25,7 +26,6 @@ from rekord.health.check.manifest import (
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyedBatch
 from rekord.health.scan import scan_file
-from rekord.testing.datasets import edit_manifest
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "label": rk.Label(["cat", "dog", "owl"], key="class/label")})
 

@@ -6,10 +6,10 @@ import os
 import pyarrow as pa
 import pytest
 from PIL import Image as Picture
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import read_tree
 from rekord.verbs.edit.append import append_rows
 from rekord.verbs.edit.common import EditTarget
 from rekord.verbs.options import AppendOptions

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(optional=True), "label": rk.Label(["cat", "dog", "cow"])})
 

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 import pytest
 from PIL import Image as Picture
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.schema.interop.label_map import format_label_map, read_label_map
-from rekord.testing.datasets import read_tree
 from rekord.verbs.edit.change import relabel_records
 from rekord.verbs.edit.common import EditTarget
 from rekord.verbs.options import RelabelOptions

@@ -6,11 +6,11 @@ import shutil
 from contextlib import suppress
 
 import pytest
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.storage.transaction import Transaction
-from rekord.testing.datasets import read_tree
 from rekord.verbs.edit import common
 from rekord.verbs.edit.change import delete_records
 from rekord.verbs.edit.common import EditTarget

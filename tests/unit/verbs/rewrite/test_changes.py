@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import example_bytes, frames
-from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema(
     {

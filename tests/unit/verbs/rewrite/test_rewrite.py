@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing.damage import corrupt_payload, frame_offsets
-from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema(
     {
