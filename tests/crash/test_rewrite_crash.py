@@ -17,6 +17,7 @@ from sample_conversions import disable_fsync, find_leftovers, read_tree, use_sma
 
 import rekord as rk
 from rekord.errors import DatasetError
+from rekord.storage.local import LOCAL
 from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.verbs.options import RewriteOptions, SplitOptions
 from rekord.verbs.rewrite import prepare_rewrite
@@ -63,10 +64,10 @@ class Place(interrupted.Place):
 
     def run(self, out: Path, storage: FaultyStorage | None = None) -> None:
         if self.name == "split":
-            prepare_split(self.old, out, SplitOptions(**SPLIT), storage=storage).run(progress=False)
+            prepare_split(self.old, out, SplitOptions(**SPLIT), storage=storage or LOCAL).run(progress=False)
         else:
             asked = RewriteOptions(**REWRITES[self.name], workers=1)
-            prepare_rewrite([self.old], out, asked, storage=storage).run(progress=False)
+            prepare_rewrite([self.old], out, asked, storage=storage or LOCAL).run(progress=False)
 
     def assert_next_run_ends_it(self, out: Path) -> None:
         super().assert_next_run_ends_it(out)

@@ -31,7 +31,7 @@ from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.local import PathLike, Storage
+from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.transforms.augment import build_augmentation, validate_augmentations
 from rekord.verbs.derive_common import (
     SourceDataset,
@@ -124,7 +124,7 @@ class PreparedBalance:
 
 
 def prepare_balance(
-    path: DatasetLike, out: PathLike, requested: BalanceOptions, *, storage: Storage | None = None
+    path: DatasetLike, out: PathLike, requested: BalanceOptions, *, storage: Storage = LOCAL
 ) -> PreparedBalance:
     """Validate everything that can be validated before a record is written."""
     place = output_folder(out)
@@ -138,9 +138,7 @@ def prepare_balance(
     old = replace(old, schema=resolve_source_schema([old], old.splits, None))
     with suggest_salvage([old]):
         samples = {name: _sample_split(old.splits[name], requested) for name in chosen}
-        wanted = _build_derivation(old, samples, names, place, requested)
-    if storage is not None:
-        wanted = replace(wanted, storage=storage)
+        wanted = _build_derivation(old, samples, names, place, requested, storage)
     return PreparedBalance(
         out=place,
         old=old,
@@ -208,6 +206,7 @@ def _build_derivation(
     augmentations: Sequence[str],
     out: str,
     requested: BalanceOptions,
+    storage: Storage,
 ) -> Derivation:
     cut = requested.cut
     new: dict[str, DerivedSplit] = {}
@@ -264,6 +263,7 @@ def _build_derivation(
         parent=old.parent,
         workers=resolve_worker_count(requested.workers),
         fresh=bool(requested.fresh),
+        storage=storage,
         framed_bytes=_estimate_framed_bytes(new),
     )
 

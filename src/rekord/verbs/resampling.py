@@ -34,7 +34,6 @@ from rekord.transforms.base import Row, is_numeric, is_tensor
 CountsByClass: TypeAlias = "dict[Any, int]"
 """Records by class."""
 
-Strategy: TypeAlias = "str | float | Mapping[Any, int] | Callable[[Any], Mapping[Any, int]]"
 
 _MAX_RECORDS = 1 << 30
 """Of a balanced split. Their numbers are in memory, which a typo must not fill."""

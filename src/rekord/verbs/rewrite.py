@@ -34,7 +34,7 @@ from rekord.errors import RekordError, error
 from rekord.framing.deflate import compression_name
 from rekord.location import Location
 from rekord.schema import Feature, RecordKind, Schema
-from rekord.storage.local import PathLike, Storage
+from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.chain import as_chain
 from rekord.verbs.derive_common import (
@@ -88,7 +88,7 @@ def plan_copy(
     out: str,
     schema: Schema,
     requested: OutputOptions,
-    storage: Storage | None,
+    storage: Storage,
     origin: Mapping[str, Any] = _REWRITE_ORIGIN,
     index: Sequence[str] = (),
 ) -> Derivation:
@@ -120,7 +120,7 @@ def plan_copy(
         "seed": requested.seed,
         "format": requested.format,
     }
-    made = Derivation(
+    return Derivation(
         out=out,
         splits=new,
         schema=schema,
@@ -131,9 +131,9 @@ def plan_copy(
         parent=old.parent,
         workers=resolve_worker_count(requested.workers),
         fresh=bool(requested.fresh),
+        storage=storage,
         framed_bytes=framed_bytes,
     )
-    return made if storage is None else replace(made, storage=storage)
 
 
 def merge_source_datasets(olds: Sequence[SourceDataset], schema: Schema) -> SourceDataset:
@@ -202,7 +202,7 @@ class PreparedRewrite:
 
 
 def prepare_rewrite(
-    given: Sequence[DatasetLike], out: PathLike, requested: RewriteOptions, *, storage: Storage | None = None
+    given: Sequence[DatasetLike], out: PathLike, requested: RewriteOptions, *, storage: Storage = LOCAL
 ) -> PreparedRewrite:
     """Validate everything that can be validated before a record is written."""
     place = output_folder(out)
@@ -362,7 +362,7 @@ def _build_conversion(
     source: RewriteSource,
     out: str,
     requested: RewriteOptions,
-    storage: Storage | None,
+    storage: Storage,
 ) -> Conversion:
     schema = source.change.schema
     renamed = {one.old: one.new for one in source.change.columns}
@@ -381,14 +381,13 @@ def _build_conversion(
         verify="headers",
         max_rejects=0,
     )
-    conversion = prepare_conversion(source, out, options)
+    conversion = prepare_conversion(source, out, options, storage=storage)
     new_companions, old_companions = conversion.companions, read_other_companions(old)
-    conversion = replace(
+    return replace(
         conversion,
         parent=old.parent,
         companions=lambda manifest: {**old_companions, **new_companions(manifest)},
     )
-    return conversion if storage is None else replace(conversion, storage=storage)
 
 
 @check_keywords
