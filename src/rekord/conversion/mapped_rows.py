@@ -31,11 +31,11 @@ from rekord.sources.base import (
     Source,
     SourcePart,
     SourceRow,
-    WrappedSource,
     full_path,
     is_partitioned,
 )
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
+from rekord.sources.wrapped import WrappedSource
 
 FIRST_OUTPUTS = 1000
 """The number of outputs that a schema is inferred from, unless they are large."""

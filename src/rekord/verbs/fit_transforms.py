@@ -30,7 +30,7 @@ from rekord.conversion.tasks import without_source
 from rekord.errors import error
 from rekord.layouts.base import Layout
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
-from rekord.sources.spool import SpooledSource
+from rekord.sources.wrapped import SpooledSource
 from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain
 from rekord.verbs.forecast import SilentBadRows

@@ -17,7 +17,7 @@ from rekord.conversion.mapped_rows import MappedOutputs, call_function, iter_row
 from rekord.conversion.plan import RowFunction
 from rekord.errors import RekordError
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
-from rekord.sources.spool import SpooledSource
+from rekord.sources.wrapped import SpooledSource
 
 _MIN_PART_BYTES = 1 << 20
 
