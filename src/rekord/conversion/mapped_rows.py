@@ -31,11 +31,11 @@ from rekord.sources.base import (
     Source,
     SourcePart,
     SourceRow,
-    WrappedSource,
     full_path,
     is_partitioned,
 )
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
+from rekord.sources.wrapped import WrappedSource
 from rekord.transforms.base import rebuild_schema
 
 FIRST_OUTPUTS = 1000

@@ -344,7 +344,7 @@ class Feature:
     @property
     def has_unknown_classes(self) -> bool:
         """Whether the classes are still to be learned from data."""
-        return False
+        return self.is_label and not self.label_count
 
     @property
     def label_count(self) -> int | None:
@@ -636,13 +636,8 @@ class Feature:
 
     def _check_choice(self, name: str, value: object, choices: tuple[str, ...], *, do: str) -> None:
         if not isinstance(value, str) or value not in choices:
-            raise self._refuse(
-                "S110",
-                f"has {name}={preview(value)}",
-                expected="one of " + ", ".join([f'"{choice}"' for choice in choices]),
-                found=preview(value),
-                do=do,
-            )
+            expected = "one of " + ", ".join([f'"{choice}"' for choice in choices])
+            raise self._field_error(name, value, expected, do)
 
     def _conform_default(self, value: object) -> Any:
         """A default in its canonical form; raises InvalidDefault."""
@@ -663,25 +658,23 @@ class Feature:
 
     def _check_flag(self, name: str, value: object) -> None:
         if not isinstance(value, bool):
-            raise self._refuse(
-                "S110",
-                f"has {name}={preview(value)}",
-                expected=f"{name}=True or {name}=False",
-                found=preview(value),
-                do=f"{name}=True",
-            )
+            raise self._field_error(name, value, f"{name}=True or {name}=False", f"{name}=True")
 
     def _validate_integer_field(self, name: str, value: object, low: int, high: int) -> int:
         value = to_python_scalar(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self._refuse(
-                "S110",
-                f"has {name}={preview(value)}",
-                expected=f"an integer from {low} to {high}",
-                found=preview(value),
-                do=f"{name}={low}",
-            )
+            raise self._field_error(name, value, f"an integer from {low} to {high}", f"{name}={low}")
         return value
+
+    def _check_limits(self, number: Any, value: object) -> Any:
+        """A number of a default, which must be in the declared range."""
+        if (limits := self.limits) is not None and not limits[0] <= number <= limits[1]:
+            raise InvalidDefault(f"a number from {limits[0]} to {limits[1]}", value)
+        return number
+
+    def _field_error(self, name: str, value: object, expected: str, do: str) -> RekordError:
+        what, found = f"has {name}={preview(value)}", preview(value)
+        return self._refuse("S110", what, expected=expected, found=found, do=do)
 
     def _refuse(self, code: str, what: str, *, expected: str, found: str, do: str) -> RekordError:
         name = type(self).__name__

@@ -80,11 +80,8 @@ class Int64(Feature):
         self._set("range", self._validate_range(self.range, integer_bounds(self.dtype), bound))
         self._check_flag("cast", self.cast)
 
-    def _conform_element(self, value: object) -> int:
-        number = validate_integer(value, self.dtype)
-        if (limits := self.limits) is not None and not limits[0] <= number <= limits[1]:
-            raise InvalidDefault(f"a number from {limits[0]} to {limits[1]}", value)
-        return number
+    def _conform_element(self, value: object) -> Any:
+        return self._check_limits(validate_integer(value, self.dtype), value)
 
     def _stored_value(self, value: Any) -> int:
         return _signed(int(value))
@@ -137,11 +134,8 @@ class Float32(Feature):
         self._set("range", self._validate_range(self.range, (-math.inf, math.inf), bound))
         self._check_choice("rounding", self.rounding, ("nearest", "exact"), do='rounding="nearest"')
 
-    def _conform_element(self, value: object) -> float:
-        number = validate_float(value, self.dtype, exact=self.rounding == "exact")
-        if (limits := self.limits) is not None and not limits[0] <= number <= limits[1]:
-            raise InvalidDefault(f"a number from {limits[0]} to {limits[1]}", value)
-        return number
+    def _conform_element(self, value: object) -> Any:
+        return self._check_limits(validate_float(value, self.dtype, exact=self.rounding == "exact"), value)
 
     def _stored_value(self, value: Any) -> float:
         return to_stored_float(float(value), self.dtype)
@@ -168,16 +162,14 @@ class Float32(Feature):
         return "tensor", {"dtype": dtype_name(self.dtype)}
 
 
-@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Bytes(Feature):
-    """Byte strings, stored unchanged."""
+class _Strings(Feature):
+    """Byte strings or texts."""
 
     shape: Shape = ()
     _: KW_ONLY
     partitions: tuple[str, ...] = ()
 
-    value_kind = "bytes"
     reads_text = True
 
     def _validate_fields(self) -> None:
@@ -186,6 +178,14 @@ class Bytes(Feature):
     @property
     def dtype(self) -> None:
         return None
+
+
+@check_keywords
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Bytes(_Strings):
+    """Byte strings, stored unchanged."""
+
+    value_kind = "bytes"
 
     def _conform_element(self, value: object) -> bytes:
         return validate_bytes(value)
@@ -222,23 +222,11 @@ class Payload(Bytes):
 
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Text(Feature):
+class Text(_Strings):
     """Strings, stored as UTF-8."""
 
-    shape: Shape = ()
-    _: KW_ONLY
-    partitions: tuple[str, ...] = ()
-
     value_kind = "str"
-    reads_text = True
     is_text = True
-
-    def _validate_fields(self) -> None:
-        self._validate_shape()
-
-    @property
-    def dtype(self) -> None:
-        return None
 
     def _conform_element(self, value: object) -> str:
         return validate_text(value)
@@ -311,17 +299,8 @@ class Label(Feature):
         return self.names
 
     @property
-    def has_unknown_classes(self) -> bool:
-        """Whether the classes are still to be learned from data."""
-        return not self.count
-
-    @property
     def label_count(self) -> int | None:
         return self.count
-
-    @property
-    def label_names(self) -> tuple[str, ...] | None:
-        return self.names
 
     def declared(self) -> dict[str, Any]:
         """The fields that were given, without a count that follows from the names."""
@@ -470,11 +449,6 @@ class MultiLabel(Int64):
         if self.count:
             self._set("shape", (self.count,))
         Int64._validate_fields(self)
-
-    @property
-    def has_unknown_classes(self) -> bool:
-        """Whether the classes are still to be learned from data."""
-        return not self.count
 
     @property
     def label_count(self) -> int | None:

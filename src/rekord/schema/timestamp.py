@@ -101,13 +101,7 @@ class Timestamp(Feature):
         try:
             zoneinfo.ZoneInfo(self.tz)  # type: ignore[arg-type]
         except Exception:  # zoneinfo raises many types for a path, or for something that is not a str
-            raise self._refuse(
-                "S110",
-                f"has tz={preview(self.tz)}",
-                expected="a time zone name, or None",
-                found=preview(self.tz),
-                do='tz="UTC"',
-            ) from None
+            raise self._field_error("tz", self.tz, "a time zone name, or None", 'tz="UTC"') from None
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -4,7 +4,6 @@ A constructor takes the name of its module here: `rekord.sources.coco` is the fu
 """
 
 from rekord.sources.arrays import columns, npy, npz, pandas
-from rekord.sources.arrow import arrow, polars
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
 from rekord.sources.csv import csv
@@ -14,10 +13,10 @@ from rekord.sources.image_folder import image_folder, images
 from rekord.sources.jsonl import jsonl
 from rekord.sources.label_files import kitti, yolo
 from rekord.sources.lines import text
-from rekord.sources.parquet import parquet
 from rekord.sources.records import records
 from rekord.sources.rows import rows
 from rekord.sources.segmentation import cityscapes, segmentation
+from rekord.sources.table_files import arrow, parquet, polars
 from rekord.sources.tf_data import tf_data
 from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset

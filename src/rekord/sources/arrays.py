@@ -25,7 +25,7 @@ from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import column_batches
 from rekord.sources import base, tables
 from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, FileListing, SourceFacts, SourceFile
-from rekord.sources.tables import TableFiles
+from rekord.sources.table_files import TableFiles, kept_columns, open_library_file
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -204,7 +204,7 @@ def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -
 
     `columns` selects arrays; None keeps all.
     """
-    return NpzSource(base.source_path(path, "npz"), tables.kept_columns(columns))
+    return NpzSource(base.source_path(path, "npz"), kept_columns(columns))
 
 
 @lru_cache(maxsize=4)
@@ -287,7 +287,7 @@ def _open_npz_members(
     """The arrays of a .npz file, each open after its header."""
     failures = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
     with (
-        tables.open_library_file(
+        open_library_file(
             path, file, ".npz file", failures, lambda text: f"an archive that cannot be read: {text[:60]}"
         ),
         ExitStack() as stack,

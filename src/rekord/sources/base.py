@@ -191,27 +191,6 @@ class SequentialSource(Protocol):
 Source: TypeAlias = "PartitionedSource | SequentialSource"
 
 
-class WrappedSource:
-    """A source made from another one. Subclasses read the rows."""
-
-    source: Source
-
-    @property
-    def kind(self) -> str:
-        return self.source.kind
-
-    @property
-    def root(self) -> str:
-        root: str = getattr(self.source, "root", "")
-        return root
-
-    def options(self) -> Mapping[str, Any]:
-        return self.source.options()
-
-    def facts(self) -> SourceFacts:
-        return self.source.facts()
-
-
 class IndexedRows(Protocol):
     """Rows by number, as in a torch Dataset."""
 

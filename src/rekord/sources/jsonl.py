@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -80,17 +80,31 @@ _FILE_START = RowStart(0, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSource(LineSource):
-    """Rows of JSON files."""
+class _JsonFiles(LineSource):
+    """JSON files and their encoding."""
 
     kind = "jsonl"
     extensions = EXTENSIONS
+    gzipped: ClassVar[bool]
 
-    def facts(self, opened: base.SizeCheckedFile | None = None) -> SourceFacts:
-        return survey_files(self.listing(), self.encoding, gzipped=False, opened=opened).facts()
+    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
+        seen = self.survey(opened)
+        return build_facts(seen.schema, seen.rows, seen.listing, seen.guesses)
+
+    def survey(self, opened: SizeCheckedFile | None = None) -> _JsonSurvey:
+        """Inspect all files, each opened once; `opened` is the only file if it is already open."""
+        key = self.listing(), self.encoding, self.gzipped
+        return _surveys.get(key, lambda: _survey_files(*key, opened))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSource(_JsonFiles):
+    """Rows of JSON files."""
+
+    gzipped = False
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
-        seen = survey_files(self.listing(), self.encoding, gzipped=False)
+        seen = self.survey()
         return lines.group_spans(seen.indexes, part_bytes, seen.listing.root, seen.arrays)
 
     def read(self, part: base.SourcePart) -> Iterator[Chunk]:
@@ -105,14 +119,10 @@ class JsonSource(LineSource):
 
 
 @dataclass(frozen=True, slots=True)
-class GzipJsonSource(LineSource):
+class GzipJsonSource(_JsonFiles):
     """Rows of compressed JSON files, which can only be read from their beginning."""
 
-    kind = "jsonl"
-    extensions = EXTENSIONS
-
-    def facts(self, opened: base.SizeCheckedFile | None = None) -> SourceFacts:
-        return survey_files(self.listing(), self.encoding, gzipped=True, opened=opened).facts()
+    gzipped = True
 
     def rows(self) -> Iterator[Chunk]:
         listing = self.listing()
@@ -149,19 +159,8 @@ class _JsonSurvey:
     rows: int
     guesses: tuple[base.SourceGuess, ...]
 
-    def facts(self) -> SourceFacts:
-        return build_facts(self.schema, self.rows, self.listing, self.guesses)
-
 
 _surveys: SurveyCache[_JsonSurvey] = SurveyCache()
-
-
-def survey_files(
-    listing: FileListing, encoding: str | None, *, gzipped: bool, opened: SizeCheckedFile | None = None
-) -> _JsonSurvey:
-    """Inspect all files, each opened once; `opened` is the only file if it is already open."""
-    key = listing, encoding, gzipped
-    return _surveys.get(key, lambda: _survey_files(listing, encoding, gzipped, opened))
 
 
 def _survey_files(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -15,7 +14,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import Chunk, Source, SourceFacts, SourceRow, WrappedSource, is_partitioned
+from rekord.sources.base import SourceFacts, SourceRow
 
 PEEK_ROWS = 10_000
 """The number of rows that a schema is inferred from, unless they are large."""
@@ -257,39 +256,3 @@ def drain_rows(rows: list[SourceRow]) -> Iterator[SourceRow]:
     rows.reverse()
     while rows:
         yield rows.pop()
-
-
-@dataclass(frozen=True)
-class LimitedSource(WrappedSource):
-    """At most `limit` rows, read from the beginning, including bad ones."""
-
-    source: Source
-    limit: int
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.source.options(), "limit": self.limit}
-
-    def facts(self) -> SourceFacts:
-        facts = self.source.facts()
-        return replace(facts, rows=None if facts.rows is None else min(facts.rows, self.limit))
-
-    def rows(self) -> Iterator[Chunk]:
-        left = self.limit
-        for chunk in self._all():
-            if isinstance(chunk, SourceRow):
-                left -= 1
-                yield chunk
-            else:
-                kept = min(left, chunk.rows)
-                left -= kept
-                yield chunk.slice(0, kept)
-            # Before the next row is read: it may take long, or fail.
-            if not left:
-                return
-
-    def _all(self) -> Iterator[Chunk]:
-        source: Any = self.source
-        if is_partitioned(source):
-            return chain.from_iterable(source.read(part) for part in source.parts())
-        chunks: Iterator[Chunk] = source.rows()
-        return chunks

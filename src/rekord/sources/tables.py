@@ -1,20 +1,17 @@
-"""Tables as rows: Arrow types as features, schemas that exports carry, and files that must have the same columns."""
+"""Tables as rows: Arrow types as features, the schemas that exports carry, and the columns restored with them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
-from itertools import groupby
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import is_utf8_encodable, name_list
+from rekord.arguments import is_utf8_encodable
 from rekord.codec.columns import Optional, Ragged, SparseColumn, column_to_arrow
 from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import compile_plan
@@ -23,150 +20,11 @@ from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
 from rekord.schema.column_evidence import is_lossy_in_float32
 from rekord.sources.base import (
-    PART_BYTES,
-    Chunk,
-    ColumnChunk,
     FileListing,
     SourceFacts,
     SourceFile,
     SourceGuess,
-    SourcePart,
-    check_unchanged,
-    corrupt_file_error,
-    disk_failure_error,
-    empty_file_error,
-    group_by_bytes,
-    list_files,
 )
-
-
-class TablePiece(NamedTuple):
-    """Rows of a file that are read together: a row group, or record batches `begin` to `end`."""
-
-    file: SourceFile
-    begin: int
-    end: int
-    first: int  # row
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableSurvey:
-    """What a first pass over table files found."""
-
-    listing: FileListing
-    schema: Schema
-    pieces: tuple[TablePiece, ...]
-    rows: int
-    exported: Schema | None  # the schema in the files, if `export` wrote them
-
-
-@dataclass(frozen=True, slots=True)
-class TableFiles:
-    """What the sources of table files share; a subclass names its kind and the extensions of its files."""
-
-    path: str
-    columns: tuple[str, ...] | None = None
-    kind: ClassVar[str]
-    extensions: ClassVar[tuple[str, ...]]
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": None if self.columns is None else list(self.columns)}
-
-    def _listing(self) -> FileListing:
-        return list_files(self.path, self.extensions)
-
-
-@dataclass(frozen=True, slots=True)
-class TablePieces(TableFiles):
-    """Table files that are read in pieces. A subclass surveys its files and reads a piece."""
-
-    def survey(self) -> TableSurvey:
-        """The files, as they are now."""
-        raise NotImplementedError
-
-    def open_file(self, path: str, file: SourceFile) -> AbstractContextManager[TableReader]:
-        """A file, open for reading."""
-        raise NotImplementedError
-
-    def facts(self) -> SourceFacts:
-        seen = self.survey()
-        return build_facts(seen.schema, seen.rows, seen.listing)
-
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        seen = self.survey()
-        sized = ((piece, piece.size_bytes) for piece in seen.pieces)
-        return [
-            SourcePart((seen.listing.root, pieces, seen.exported), size_bytes)
-            for pieces, size_bytes in group_by_bytes(sized, part_bytes)
-        ]
-
-    def read(self, part: SourcePart) -> Iterator[Chunk]:
-        root, pieces, exported = part.content
-        for file, own in groupby(pieces, key=lambda piece: piece.file):
-            path = FileListing(root, ()).full(file)
-            with self.open_file(path, file) as reader:
-                columns = exported or find_table_columns(reader.schema, self.columns, path)
-                for piece in own:
-                    first = piece.first
-                    for batch in reader.batches(piece, columns):
-                        yield ColumnChunk(file.path, first, read_batch(batch, columns), batch.num_rows)
-                        first += batch.num_rows
-
-
-class TableReader(Protocol):
-    """An open file of a table."""
-
-    @property
-    def schema(self) -> Any:
-        """Its Arrow schema."""
-
-    @property
-    def rows(self) -> int:
-        """Its number of rows; known after `scan`."""
-
-    def batches(self, piece: TablePiece, columns: tuple[TableColumn, ...] | Schema) -> Iterator[Any]:
-        """The rows of a piece in record batches, with at least these columns."""
-
-    def scan(self, file: SourceFile, columns: tuple[TableColumn, ...], facts: ColumnFacts) -> Iterator[TablePiece]:
-        """The pieces of the file; `facts` learns about the values of `columns`."""
-
-
-@dataclass(slots=True)
-class ColumnFacts:
-    """What the values of all files say about their columns."""
-
-    typed: tuple[TableColumn, ...] | None = None  # as the first rows are stored
-    nullable: set[str] = field(default_factory=set)
-
-
-def survey_files(
-    listing: FileListing,
-    keep: tuple[str, ...] | None,
-    open_file: Callable[[str, SourceFile], AbstractContextManager[TableReader]],
-) -> TableSurvey:
-    """Inspect all files, which must have the same columns."""
-    first: tuple[TableColumn, ...] = ()
-    facts = ColumnFacts()
-    pieces: list[TablePiece] = []
-    rows = 0
-    exported = _common_schema(listing, keep, open_file)
-    for file in listing.files:
-        path = listing.full(file)
-        with open_file(path, file) as reader:
-            columns = () if exported is not None else find_table_columns(reader.schema, keep, path)
-            first = first or columns
-            check_same_columns(listing, file, first, columns)
-            pieces += reader.scan(file, columns, facts)
-            rows += reader.rows
-    if not rows:
-        raise empty_file_error(listing.full(listing.files[0]), "a table without rows", expected="at least one row")
-    schema = exported or build_table_schema(facts.typed or first, facts.nullable)
-    return TableSurvey(listing, schema, tuple(pieces), rows, exported)
 
 
 def build_facts(
@@ -181,45 +39,6 @@ def build_facts(
         files=listing.files,
         guesses=guesses,
     )
-
-
-@contextmanager
-def open_library_file(
-    path: str,
-    file: SourceFile,
-    kind: str,
-    failures: tuple[type[Exception], ...],
-    describe: Callable[[str], str],
-) -> Iterator[None]:
-    """While a library has a file open, turn its exceptions into one error of ours.
-
-    `describe` turns the first line of the library's message into `found`.
-    """
-    caught: tuple[type[Exception], ...] = (OSError, ValueError, *failures)
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        article = "an" if kind[0] in "aeiouAEIOU" else "a"
-        raise empty_file_error(path, "an empty file", expected=f"{article} {kind}")
-    try:
-        yield
-    except RekordError:  # some are an OSError or a ValueError as well
-        raise
-    except caught as failure:
-        check_unchanged(path, file)
-        unread = disk_failure_error(path, failure)
-        raise unread or corrupt_file_error(path, kind, describe(str(failure).split("\n", 1)[0])) from None
-
-
-def check_same_columns(
-    listing: FileListing, file: SourceFile, first: Sequence[TableColumn], others: Sequence[TableColumn]
-) -> None:
-    """Raise X523 if a file has other columns than the first file; their order does not matter."""
-    expected = {column.name: column.feature for column in first}
-    found = {column.name: column.feature for column in others}
-    for name in dict.fromkeys([*expected, *found]):
-        if expected.get(name) != found.get(name):
-            wanted, actual = [repr(one[name]) if name in one else "no such column" for one in (expected, found)]
-            raise inconsistent_file_error(listing, file, name, expected=wanted, found=actual)
 
 
 def inconsistent_file_error(
@@ -498,13 +317,6 @@ def missing_column_error(name: str, names: Sequence[str], path: str | None, line
     )
 
 
-def kept_columns(columns: object) -> tuple[str, ...] | None:
-    """`columns=` of a table: unique names."""
-    if columns is None:
-        return None
-    return name_list("columns", columns, do='columns=["image", "label"]')
-
-
 _METADATA_KEY = b"rekord.schema"
 _MAX_SCHEMA_BYTES = 16 << 20
 
@@ -535,22 +347,6 @@ def read_exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schem
         return schema if keep is None else _select_columns(schema, tuple(keep))
     except (RekordError, ValueError, RecursionError):
         return None
-
-
-def _common_schema(
-    listing: FileListing,
-    keep: Iterable[str] | None,
-    open_file: Callable[[str, SourceFile], AbstractContextManager[TableReader]],
-) -> Schema | None:
-    """The schema that all files of a source carry, if it is the same."""
-    first = None
-    for file in listing.files:
-        with open_file(listing.full(file), file) as reader:
-            schema = read_exported_schema(reader.schema, keep)
-        if schema is None or schema != (first or schema):
-            return None
-        first = schema
-    return first
 
 
 def restore_columns(batch: Any, schema: Schema) -> dict[str, Any]:

@@ -21,16 +21,15 @@ from rekord.layouts.classification import add_background, classification
 from rekord.location import Location
 from rekord.schema import Feature, Label, MultiLabel, Schema, Text
 from rekord.sources.arrays import DataFrameSource
-from rekord.sources.arrow import ArrowTableSource
 from rekord.sources.base import Source, SourceFacts, SourceRow, UnusedInput, is_partitioned
 from rekord.sources.boxes_csv import BoxesCsvSource
 from rekord.sources.csv import CsvSource, GzipCsvSource
 from rekord.sources.csv import csv as read_csv
 from rekord.sources.image_csv import ImageCsvSource
-from rekord.sources.path_columns import add_path_columns
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import RowsSource
-from rekord.sources.tables import TableFiles
+from rekord.sources.table_files import ArrowTableSource, TableFiles
+from rekord.sources.wrapped import add_path_columns
 from rekord.transforms.base import rebuild_schema
 from rekord.verbs.learning import find_own_order, learn_classes, require_classes, spool_if_once
 from rekord.verbs.options import WriteOptions

@@ -29,7 +29,7 @@ from rekord.conversion.tasks import without_source
 from rekord.conversion.workers import WorkerPool
 from rekord.errors import RekordError, error
 from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
-from rekord.sources.spool import SpooledSource
+from rekord.sources.wrapped import SpooledSource
 from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain
 from rekord.verbs.forecast import SilentBadRows

@@ -40,8 +40,8 @@ from rekord.sources.detect import FOLDER_KINDS, SourceOverrides, build_source, i
 from rekord.sources.folder_survey import find_unused_files, guess_class_folders
 from rekord.sources.frameworks import find_framework_source, huggingface
 from rekord.sources.records import RecordsSource
-from rekord.sources.rows import LimitedSource
 from rekord.sources.rows import rows as rows_source
+from rekord.sources.wrapped import LimitedSource
 from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.transforms.base import Transform, collect_companions
 from rekord.transforms.chain import as_chain
@@ -104,7 +104,7 @@ def resolve_source(
         return framework(rows, names=names) if named else framework(rows)  # type: ignore[no-any-return]
     module = type(rows).__module__.split(".")[0]
     if module == "pyarrow":
-        from rekord.sources.arrow import arrow
+        from rekord.sources.table_files import arrow
 
         return arrow(rows)
     if module in ("pandas", "polars") and hasattr(rows, "columns"):

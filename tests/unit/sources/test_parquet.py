@@ -11,9 +11,8 @@ from pyarrow import feather
 from pyarrow import parquet as pq
 
 import rekord as rk
-from rekord.sources.arrow import arrow, polars
 from rekord.sources.base import is_partitioned
-from rekord.sources.parquet import parquet
+from rekord.sources.table_files import arrow, parquet, polars
 
 N = 50
 TABLE = pa.table(

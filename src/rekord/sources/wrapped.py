@@ -1,18 +1,21 @@
-"""Columns of file paths: a source whose rows have the files themselves, to be read where rows are encoded."""
+"""Sources made from other ones: the first rows, rows kept on disk to be read again, and paths as files."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from rekord.codec.columns import Strings
-from rekord.errors import RekordError
+from rekord.errors import RekordError, error
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
@@ -21,13 +24,122 @@ from rekord.sources.base import (
     SourceFile,
     SourcePart,
     SourceRow,
-    WrappedSource,
     full_path,
     is_partitioned,
 )
 from rekord.sources.image_folder import ListingSource, fingerprint, stat_file
+from rekord.storage.local import write_error
 
+_BUFFER_BYTES = 1 << 20
 _INNER_PART_BYTES = 1 << 20  # of the rows: every range of rows reads its part of the source from the beginning
+
+
+class WrappedSource:
+    """A source made from another one. Subclasses read the rows."""
+
+    source: Source
+
+    @property
+    def kind(self) -> str:
+        return self.source.kind
+
+    @property
+    def root(self) -> str:
+        root: str = getattr(self.source, "root", "")
+        return root
+
+    def options(self) -> Mapping[str, Any]:
+        return self.source.options()
+
+    def facts(self) -> SourceFacts:
+        return self.source.facts()
+
+
+@dataclass(frozen=True)
+class LimitedSource(WrappedSource):
+    """At most `limit` rows, read from the beginning, including bad ones."""
+
+    source: Source
+    limit: int
+
+    def options(self) -> Mapping[str, Any]:
+        return {**self.source.options(), "limit": self.limit}
+
+    def facts(self) -> SourceFacts:
+        facts = self.source.facts()
+        return replace(facts, rows=None if facts.rows is None else min(facts.rows, self.limit))
+
+    def rows(self) -> Iterator[Chunk]:
+        left = self.limit
+        for chunk in self._all():
+            if isinstance(chunk, SourceRow):
+                left -= 1
+                yield chunk
+            else:
+                kept = min(left, chunk.rows)
+                left -= kept
+                yield chunk.slice(0, kept)
+            # Before the next row is read: it may take long, or fail.
+            if not left:
+                return
+
+    def _all(self) -> Iterator[Chunk]:
+        source: Any = self.source
+        if is_partitioned(source):
+            return chain.from_iterable(source.read(part) for part in source.parts())
+        chunks: Iterator[Chunk] = source.rows()
+        return chunks
+
+
+class SpooledSource(WrappedSource):
+    """A sequential source whose rows are kept on disk while they are read for the first time.
+
+    The temporary file has no name: it is gone when the process ends, however it ends.
+    """
+
+    def __init__(self, source: Source, folder: str | None) -> None:
+        self.source = source
+        self._folder = folder
+        self._file: Any = None
+        self._chunks = 0
+        self._complete = False
+
+    def rows(self) -> Iterator[Chunk]:
+        """All rows, in order: from the source the first time, then from the file."""
+        return self._replay() if self._complete else self._spool()
+
+    def _spool(self) -> Iterator[Chunk]:
+        source: Any = self.source
+        self._file = tempfile.TemporaryFile(dir=self._folder, buffering=_BUFFER_BYTES)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        for chunk in source.rows():
+            self._write(chunk)
+            yield chunk
+        self._file.flush()
+        self._complete = True
+
+    def _write(self, chunk: Chunk) -> None:
+        try:
+            pickle.dump(chunk, self._file, protocol=5)
+        except OSError as failure:
+            raise write_error(self._folder or tempfile.gettempdir(), failure) from failure
+        except Exception as failure:
+            raise error(
+                "U616",
+                "rows can be read only once, and cannot be kept until their classes are known",
+                expected="rows that can be pickled, or an iterable that can be read twice",
+                found=f"{type(failure).__name__}: {failure}"[:60],
+                do="pass list(rows), or declare the classes: rk.Label(names)",
+            ) from failure
+        self._chunks += 1
+
+    def _replay(self) -> Iterator[Chunk]:
+        at = 0
+        for _ in range(self._chunks):
+            self._file.seek(at)  # another iterator may have moved
+            chunk: Chunk = pickle.load(self._file)  # our own file, which no other process can open
+            at = self._file.tell()
+            yield chunk
 
 
 def add_path_columns(source: Source, columns: Sequence[str]) -> Source:
@@ -147,12 +259,16 @@ def to_path(value: Any, folder: str) -> Any:
 
 
 def _split_columns(values: Any) -> dict[str, Any]:
+    import pyarrow as pa
+
     if isinstance(values, pa.RecordBatch):
         return dict(zip(values.schema.names, values.columns, strict=True))
     return dict(values)
 
 
 def _iter_values(column: Any) -> Any:
+    import pyarrow as pa
+
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         return column.to_pylist()
     return column.tolist() if isinstance(column, Strings) else column
