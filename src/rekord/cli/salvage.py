@@ -13,7 +13,7 @@ from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
     from rekord.health.finding import Report
-    from rekord.health.salvage.copy import Gap, SalvageReport
+    from rekord.health.salvage import Gap, SalvageReport
 
 MAX_LISTED_GAPS = 100
 """Gaps that get a line each; JSON has them all."""
@@ -25,8 +25,7 @@ def salvage(
     as_json: JsonOption = False,
 ) -> int:
     """Copy all intact records of damaged files. Lists the gaps; the exit code is 1 if there are any."""
-    from rekord.health.salvage.copy import SalvageReport
-    from rekord.health.salvage.run import salvage_into
+    from rekord.health.salvage import SalvageReport, salvage_into
 
     report = SalvageReport()
     if as_json:
@@ -40,7 +39,7 @@ def salvage(
 def _salvage_with_progress(source: str, target: str, report: SalvageReport) -> None:
     """Salvage, print each gap as it is found, then a summary."""
     from rekord.cli.console import CheckProgress
-    from rekord.health.salvage.run import salvage_into
+    from rekord.health.salvage import salvage_into
 
     # The line reads `files`, `records` and `payload_bytes`, which both reports have.
     with CheckProgress(cast("Report", report), files=_count_files(source)) as progress:

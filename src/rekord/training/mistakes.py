@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.columns import Column
-from rekord.codec.images.thumbnail import ThumbnailBudget, make_thumbnail, pixels_to_thumbnail
-from rekord.codec.preview import describe_cell
+from rekord.codec.preview import ThumbnailBudget, describe_cell, make_thumbnail, pixels_to_thumbnail
 from rekord.dataset.split import Split
 from rekord.errors import RekordError
-from rekord.report.gallery import Thumbnail
+from rekord.report.notebook import Thumbnail
 from rekord.training.inputs import Array, BatchEncoder, TrainingStep
 from rekord.training.model import ModelTrainer
 from rekord.training.result import (

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from rekord.codec.images.thumbnail import class_colour
+from rekord.codec.preview import class_colour
 from rekord.report.charts import (
     ChartCurve,
     escape_html,
@@ -19,8 +19,7 @@ from rekord.report.charts import (
     render_time_bar,
 )
 from rekord.report.formatting import format_count, format_number
-from rekord.report.gallery import CaptionLine, Tile, render_gallery, render_swatches
-from rekord.report.notebook import render_table
+from rekord.report.notebook import CaptionLine, Tile, render_gallery, render_swatches, render_table
 from rekord.report.style import render_page
 from rekord.training.advice import describe_bottleneck, format_percent, is_bottleneck
 from rekord.training.mistakes import ShownMistake
