@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rekord.health.diff.run import diff
     from rekord.health.doctor.run import doctor
     from rekord.health.finding import Finding, Report
-    from rekord.health.salvage.run import salvage
+    from rekord.health.salvage import salvage
     from rekord.health.stats.run import stats
     from rekord.location import Location
     from rekord.schema import (
@@ -156,7 +156,7 @@ _MODULES = {
     "rekord.health.diff.run": "diff",
     "rekord.health.doctor.run": "doctor",
     "rekord.health.finding": "Finding Report",
-    "rekord.health.salvage.run": "salvage",
+    "rekord.health.salvage": "salvage",
     "rekord.health.stats.run": "stats",
     "rekord.location": "Location",
     "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask MultiLabel Payload Schema Sparse Tensor Text "

@@ -11,7 +11,7 @@ import pytest
 import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.codes import CODES
-from rekord.health.salvage.copy import Gap
+from rekord.health.salvage import Gap
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 PAGES = {name: (FOLDER / f"{name}.md").read_text(encoding="utf-8") for name in ("checking", "salvage")}

@@ -19,8 +19,7 @@ from moto.server import ThreadedMotoServer
 
 import rekord as rk
 from rekord.cli.main import run_command_line
-from rekord.storage.remote import FIRST_BYTES
-from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
+from rekord.storage.router import FIRST_BYTES, REMOTE, ROUTED_STORAGE, is_remote
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema({"n": rk.Int64(), "text": rk.Text(), "label": rk.Label(3), "tokens": rk.Int64(shape=(None,))})

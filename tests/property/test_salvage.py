@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import rekord as rk
 from rekord.framing import deflate
 from rekord.framing.deflate import FlushPoint, open_frame_sink
-from rekord.health.salvage.run import salvage
+from rekord.health.salvage import salvage
 from rekord.testing import frame, frame_offsets, frames, masked_crc32c
 
 Byte = tuple[int, int | None]

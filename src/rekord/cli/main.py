@@ -51,7 +51,8 @@ from rekord.cli.train import train
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.storage import os_hints, portability
+from rekord.storage import portability
+from rekord.storage.local import check_address_space, system_limit_error
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "write": (
@@ -208,7 +209,7 @@ def root(
         console.print_message(ctx.get_help())
         raise typer.Exit(EXIT_USAGE)
     if ctx.invoked_subcommand not in ("explain", "help"):
-        os_hints.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
+        check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
 _VERBS: tuple[Callable[..., int], ...] = (
@@ -287,7 +288,7 @@ def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> 
         raise
     except Exception as bug:
         reserve.clear()  # a message needs memory too
-        refused = os_hints.system_limit_error(bug)
+        refused = system_limit_error(bug)
         if refused is None:
             return _report_bug(bug, as_json=as_json)
         if refused.code == _OUT_OF_MEMORY:

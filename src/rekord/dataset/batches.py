@@ -18,8 +18,7 @@ import msgspec
 
 from rekord import _core
 from rekord.arguments import seed_number
-from rekord.codec.batch import register_batches, to_batch
-from rekord.codec.columns import Batch
+from rekord.codec.columns import Batch, register_batches, to_batch
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.read_transforms import BatchTransformer
 from rekord.dataset.readers import pipeline

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rekord import _core
-from rekord.codec.batch import ColumnBatch
+from rekord.codec.columns import ColumnBatch
 from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import compile_plan
 from rekord.codec.preview import render_columns, render_rows

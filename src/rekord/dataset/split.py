@@ -16,8 +16,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.arguments import integer, invalid
-from rekord.codec.batch import to_batch
-from rekord.codec.columns import Batch
+from rekord.codec.columns import Batch, to_batch
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches, BatchRequest
 from rekord.dataset.index import BLOCK_BYTES

@@ -107,7 +107,7 @@ def import_package(name: str, call: str, install: str) -> Any:
     try:
         return import_module(name)
     except ImportError as failure:
-        from rekord.storage.os_hints import system_limit_error
+        from rekord.storage.local import system_limit_error
 
         raise system_limit_error(failure) or error(
             "U602",

@@ -11,8 +11,15 @@ from rekord import _core
 from rekord._core import Fault
 from rekord.errors import CompressionError, RekordError, error
 from rekord.faults import frame_error
-from rekord.framing.inflate import ByteSource, Stream, open_stream, read_head
-from rekord.framing.sniff import TAIL_BYTES, ForeignFormat, detect_foreign_format
+from rekord.framing.inflate import (
+    TAIL_BYTES,
+    ByteSource,
+    ForeignFormat,
+    Stream,
+    detect_foreign_format,
+    open_stream,
+    read_head,
+)
 from rekord.location import Location
 
 SLAB_BYTES = 512 * 1024

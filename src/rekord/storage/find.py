@@ -19,8 +19,7 @@ from typing import Any
 from rekord.errors import DatasetError, RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage, read_up_to
-from rekord.storage.remote import CHECK_ADDRESS_HINT
-from rekord.storage.router import REMOTE, is_remote, map_concurrently
+from rekord.storage.router import CHECK_ADDRESS_HINT, REMOTE, is_remote, map_concurrently
 
 # Names that are always accepted, damaged or not, so that damage is noticed. Matched in lower case.
 _RECORD_NAME = re.compile(

@@ -11,8 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.codec.columns import Column
-from rekord.codec.images.thumbnail import ThumbnailBudget, class_colour, make_thumbnail, pixels_to_thumbnail
-from rekord.codec.preview import describe_cell
+from rekord.codec.preview import (
+    ThumbnailBudget,
+    class_colour,
+    describe_cell,
+    make_thumbnail,
+    pixels_to_thumbnail,
+)
 from rekord.dataset.split import Split
 from rekord.errors import RekordError
 from rekord.report.charts import (
@@ -24,8 +29,7 @@ from rekord.report.charts import (
     render_time_bar,
 )
 from rekord.report.formatting import format_count, format_number
-from rekord.report.gallery import CaptionLine, Thumbnail, Tile, render_gallery, render_swatches
-from rekord.report.notebook import render_table
+from rekord.report.notebook import CaptionLine, Thumbnail, Tile, render_gallery, render_swatches, render_table
 from rekord.report.style import render_page
 from rekord.training.advice import describe_bottleneck, format_percent, is_bottleneck
 from rekord.training.inputs import Array, BatchEncoder, TrainingStep

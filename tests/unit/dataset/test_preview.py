@@ -15,7 +15,7 @@ import pytest
 from PIL import Image as Pillow
 
 import rekord as rk
-from rekord.codec.batch import ColumnBatch
+from rekord.codec.columns import ColumnBatch
 from rekord.report.notebook import MAX_FRAGMENT_BYTES
 from rekord.storage.local import LOCAL
 from rekord.testing import example_bytes, frames

@@ -19,9 +19,8 @@ from rekord.dataset.index import BLOCK_BYTES, index_path
 from rekord.dataset.readers import remote
 from rekord.dataset.readers.remote import FetchedRangeCache, RemoteShard, fetch_records
 from rekord.dataset.shard_index import ShardIndex
-from rekord.storage import remote as remote_storage
-from rekord.storage.remote import FIRST_BYTES, ReadAhead
-from rekord.storage.router import REMOTE, ROUTED_STORAGE, map_concurrently
+from rekord.storage import router
+from rekord.storage.router import FIRST_BYTES, REMOTE, ROUTED_STORAGE, ReadAhead, map_concurrently
 from rekord.testing import corrupt_payload, frame_offsets, frames
 
 SCHEMA = rk.Schema({"n": rk.Int64(), "label": rk.Label(3), "blob": rk.Bytes()})
@@ -128,8 +127,8 @@ def test_a_file_is_read_in_blocks_each_asked_for_once() -> None:
 
 @pytest.mark.concurrency
 def test_the_next_blocks_are_on_their_way_while_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_storage, "FIRST_BYTES", 10)
-    monkeypatch.setattr(remote_storage, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(router, "FIRST_BYTES", 10)
+    monkeypatch.setattr(router, "BLOCK_BYTES", 100)
     arrived = {begin: threading.Event() for begin in (0, 10, 110, 210, 310, 410)}
 
     def get(begin: int, end: int) -> bytes:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.framing.sniff import HEAD_BYTES, TAIL_BYTES
+from rekord.framing.inflate import HEAD_BYTES, TAIL_BYTES
 from rekord.testing import FaultyStorage, corrupt_length, frame, frames
 
 PutFile = Callable[..., Path]

@@ -16,7 +16,7 @@ from typing import Any
 from rekord.arguments import is_utf8_encodable
 from rekord.errors import RekordError, closest_match, error
 from rekord.feeds.feed import import_package
-from rekord.storage.os_hints import check_address_space, check_working_directory, out_of_memory_error
+from rekord.storage.local import check_address_space, check_working_directory, out_of_memory_error
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _MAX_SHOWN_CHARS, _MAX_VALUE_CHARS = 200, 60

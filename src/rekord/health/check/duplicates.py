@@ -17,7 +17,6 @@ from rekord._core import Colour, ImageFormat
 from rekord.dataset.read import SPLIT_STEMS
 from rekord.errors import RekordError, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
-from rekord.health.digests import mix_column, mix_steps
 from rekord.health.duplicates import (
     MEMORY_BYTES,
     PLACE_DTYPE,
@@ -27,7 +26,7 @@ from rekord.health.duplicates import (
     ExternalSort,
 )
 from rekord.health.finding import Finding, Severity
-from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn, mix_column, mix_steps
 from rekord.report.formatting import format_count
 from rekord.schema import Feature, Mask, Schema
 

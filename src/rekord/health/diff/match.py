@@ -13,9 +13,8 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
-from rekord.health.digests import DigestArray, compute_key_seed, mix_column, mix_steps
 from rekord.health.duplicates import PLACE_DTYPE, ExternalSort, PlaceArray, find_group_starts, no_room
-from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.health.key_columns import DigestArray, KeyColumn, KeyedBatch, compute_key_seed, mix_column, mix_steps
 from rekord.storage.local import read_error
 from rekord.storage.portability import pread_into
 

@@ -28,10 +28,9 @@ from rekord.health.diff.report import (
     read_examples,
     to_record_positions,
 )
-from rekord.health.digests import DigestArray
 from rekord.health.duplicates import ExternalSort
 from rekord.health.finding import Finding, Report
-from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.health.key_columns import DigestArray, KeyColumn, KeyedBatch
 from rekord.health.scan import scan_file
 from rekord.health.stats.accumulate import Accumulator
 from rekord.health.stats.report import build_part_stats

@@ -16,11 +16,11 @@ from rekord.codec.values import rewrite_command
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.framing.frames import FrameReader
+from rekord.health.check.float_integers import CHANNELS, HEIGHTS, WIDTHS
 from rekord.health.check.rule import MIN_EVIDENCE_RECORDS, pack_strings
 from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, get_payload
-from rekord.health.key_words import CHANNELS, HEIGHTS, WIDTHS
 from rekord.report.formatting import format_count
 from rekord.schema import Schema
 from rekord.schema.base import Feature, ListKind

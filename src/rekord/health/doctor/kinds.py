@@ -6,6 +6,13 @@ import re
 from collections.abc import Iterator
 
 from rekord.codec.values import EXACT_FLOAT32_LIMIT
+from rekord.health.check.float_integers import (
+    LABEL_WORDS,
+    is_dimension_key,
+    is_label_key,
+    should_be_integers,
+    split_key_words,
+)
 from rekord.health.check.rule import LIST_NAMES, format_key
 from rekord.health.doctor.diagnosis import Diagnosis, format_number, format_some, join_remedies, join_words
 from rekord.health.doctor.evidence import (
@@ -16,13 +23,6 @@ from rekord.health.doctor.evidence import (
     KindProfile,
     RecordTally,
     tally_finding_groups,
-)
-from rekord.health.key_words import (
-    LABEL_WORDS,
-    is_dimension_key,
-    is_label_key,
-    should_be_integers,
-    split_key_words,
 )
 from rekord.report.formatting import format_count
 from rekord.schema import Mask, of_type

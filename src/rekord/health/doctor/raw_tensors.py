@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import ImageFormat
+from rekord.health.check.float_integers import split_key_words
 from rekord.health.check.rule import format_key
 from rekord.health.doctor.diagnosis import Diagnosis, format_number, join_words
 from rekord.health.doctor.evidence import DoctorCase, ImageShape, KindProfile, SizedKey, tally_finding_groups
-from rekord.health.key_words import split_key_words
 from rekord.health.tensorflow.predicted_errors import reshape_error
 from rekord.report.formatting import format_byte_size, format_count
 from rekord.schema import Tensor, of_type

@@ -1,4 +1,4 @@
-"""The single pass: the statistics of every feature, accumulated while records are read.
+"""The single pass: the statistics of every feature, accumulated while records are read, and a sample of records.
 
 The results of several files can be merged, so files may be read in any order and in any process.
 """
@@ -6,19 +6,24 @@ The results of several files can be merged, so files may be read in any order an
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
+from rekord.codec.preview import is_image
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.health.scan import scan_files
 from rekord.health.stats.numbers import CountStatistics, MemoryBudget, NumberStatistics
-from rekord.health.stats.strings import StringStatistics
+from rekord.health.stats.strings import StringStatistics, format_string
+from rekord.schema import Boxes, Label, Mask, Schema, of_type
 from rekord.schema.base import ListKind
 
 MAX_FEATURES = 10_000
@@ -222,3 +227,213 @@ def _count_records_with_kind(lists: StepColumn) -> int:
     before = np.concatenate([[0], np.cumsum(lists.steps.counts > 0)])
     has = before[lists.offsets[1:]] > before[lists.offsets[:-1]]
     return int(np.count_nonzero(has[_none_if_all_valid(lists.valid)]))
+
+
+MAX_SAMPLES = 60
+MAX_SAMPLES_PER_CLASS = 5
+MAX_SAMPLED_ROWS = 6
+"""Samples of records without images, which are shown as rows of a table."""
+
+_MAX_RECORD_BYTES = 8 << 20
+_MAX_TOTAL_BYTES = 64 << 20
+_MAX_KEYS = 64
+_FIRST_RECORDS = 8
+_LABEL_NAMES = ("class/text", "label", "class", "category", "target")
+_MASK_NAMES = ("segmentation/class/encoded", "mask", "segmentation")
+_BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSample:
+    """One record: an array or a list of byte strings per key, None where it is missing."""
+
+    split: str
+    path: str
+    record: int
+    label: Hashable | None  # of its class, if it has one
+    values: Mapping[str, Any]
+    payload_bytes: int
+    priority: int
+
+    @cached_property
+    def images(self) -> dict[str, bytes]:
+        """The encoded images by key."""
+        return {key: value[0] for key, value in self.values.items() if _is_single_image(value)}
+
+
+class RecordSampler:
+    """Keeps the records with the lowest priorities, which are hashes of their positions: up to 5 of each class.
+
+    Records without images are rows of a table: a few of them are enough, of any class.
+    """
+
+    def __init__(self, schema: Schema | None) -> None:
+        self._label_keys = [
+            key
+            for column, label in of_type({} if schema is None else schema.context, Label).items()
+            for key in label.record_keys(column)[:1]
+            if label.shape == ()
+        ]
+        self._seen = 0
+        self._bytes = 0
+        self._has_many_classes = False
+        self._groups: dict[Hashable | None, list[RecordSample]] = {}
+        self._has_images: bool | None = None
+
+    @property
+    def samples(self) -> list[RecordSample]:
+        """The samples in the order of their classes, and within a class in the order of the records."""
+        groups = sorted(self._groups.items(), key=lambda group: _class_sort_key(group[0]))
+        return [sample for _, group in groups for sample in group]
+
+    def add(self, split: str, batch: KeyedBatch) -> None:
+        """Consider the records of a batch."""
+        priorities = _hash_positions(self._seen, len(batch))
+        self._seen += len(batch)
+        if self._has_images is None:
+            first = range(min(len(batch), _FIRST_RECORDS))  # some may be corrupt
+            columns = [column for column in batch.context.values() if column.kind == "bytes"]
+            self._has_images = any(_is_single_image(column.value(row)) for column in columns for row in first)
+        labels = self._read_labels(batch) if self._has_images else None
+        if labels is None:
+            # Most are not among the lowest: found without visiting each of them.
+            group = self._groups.get(None, [])
+            worst = group[-1].priority if len(group) >= self._quota else None
+            rows = range(len(batch)) if worst is None else np.flatnonzero(priorities < worst).tolist()
+            if worst is None and len(batch) > self._quota:
+                rows = np.argpartition(priorities, self._quota)[: self._quota].tolist()
+            for row in rows:
+                self._offer(split, batch, row, None, int(priorities[row]))
+            return
+        for row, (label, priority) in enumerate(zip(labels, priorities.tolist(), strict=True)):
+            self._offer(split, batch, row, label, priority)
+
+    @property
+    def _quota(self) -> int:
+        if not self._has_images:
+            return MAX_SAMPLED_ROWS
+        if self._groups.keys() <= {None}:
+            return MAX_SAMPLES // 2
+        return 1 if self._has_many_classes else max(1, min(MAX_SAMPLES_PER_CLASS, MAX_SAMPLES // len(self._groups)))
+
+    def _offer(self, split: str, batch: KeyedBatch, row: int, label: Hashable | None, priority: int) -> None:
+        size = int(batch.payload_bytes[row])
+        group = self._groups.get(label, [])
+        if size > _MAX_RECORD_BYTES or (len(group) >= self._quota and priority >= group[-1].priority):
+            return
+        if not group and len(self._groups) >= MAX_SAMPLES:
+            self._has_many_classes = True
+            last = max(self._groups, key=lambda one: self._groups[one][0].priority)
+            if priority >= self._groups[last][0].priority:
+                return
+            self._remove(last, 0)
+        sample = RecordSample(
+            split, batch.path, int(batch.records[row]), label, dict(_iter_values(batch, row)), size, priority
+        )
+        self._groups[label] = sorted([*group, sample], key=lambda one: one.priority)
+        self._bytes += size
+        quota = self._quota
+        for each in list(self._groups) if not group else [label]:
+            self._remove(each, quota)
+        while self._bytes > _MAX_TOTAL_BYTES:
+            longest = max(self._groups, key=lambda one: (len(self._groups[one]), self._groups[one][-1].priority))
+            self._remove(longest, len(self._groups[longest]) - 1)
+
+    def _remove(self, label: Hashable | None, kept: int) -> None:
+        """Keep the first samples of a class."""
+        group = self._groups[label]
+        self._bytes -= sum(one.payload_bytes for one in group[kept:])
+        if kept:
+            self._groups[label] = group[:kept]
+        else:
+            del self._groups[label]
+
+    def _read_labels(self, batch: KeyedBatch) -> list[Hashable | None] | None:
+        keys = self._label_keys or [
+            key for name in _LABEL_NAMES for key in batch.context if f"/{key}".endswith(f"/{name}")
+        ]
+        column = next((batch.context[key] for key in keys if key in batch.context), None)
+        if column is None or column.kind == "float" or column.offsets is not None:
+            return None
+        values = column.values.list_bytes(0, len(batch)) if column.kind == "bytes" else column.values.tolist()
+        return [value if there else None for value, there in zip(values, column.mask.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class SampleKeys:
+    """Which keys hold masks and boxes, and the names of classes; from the schema, or from well-known names."""
+
+    masks: Mapping[str, Mask | None]
+    boxes: tuple[str, ...]  # the keys of xmin, ymin, xmax, ymax
+    box_names: tuple[str, ...]  # keys with the class of each box, the most readable first
+    class_names: tuple[str, ...] | None
+
+    @classmethod
+    def find(cls, schema: Schema | None, samples: list[RecordSample]) -> SampleKeys:
+        """The keys of some samples."""
+        columns = {} if schema is None else schema.context
+        labels = of_type(columns, Label)
+        names = next((label.names for label in labels.values() if label.shape == ()), None)
+        masks: dict[str, Mask | None] = {
+            mask.record_keys(column)[0]: mask for column, mask in of_type(columns, Mask).items()
+        }
+        boxes = [feature.record_keys(column) for column, feature in of_type(columns, Boxes).items()]
+        keys = list(dict.fromkeys(key for sample in samples for key in sample.values))
+        if schema is None:
+            masks = {key: None for key in keys if f"/{key}".endswith(tuple(f"/{name}" for name in _MASK_NAMES))}
+        if not boxes:
+            stems = [key.removesuffix("xmin") for key in keys if key.endswith("bbox/xmin")]
+            boxes = [tuple(f"{stem}{side}" for side in _BOX_SIDES) for stem in stems]
+        stem = boxes[0][0].rpartition("bbox/")[0] if boxes else ""
+        box_names = tuple(f"{stem}class/{name}" for name in ("text", "label")) if boxes else ()
+        return cls(masks, boxes[0] if boxes else (), box_names, names)
+
+    def name_class(self, label: Hashable | None) -> str:
+        """The name of a class, as in the statistics."""
+        if label is None:
+            return "no class"
+        if isinstance(label, bytes):
+            return format_string(label)
+        names = self.class_names
+        return (
+            names[label] if names is not None and isinstance(label, int) and 0 <= label < len(names) else str(label)
+        )
+
+    def read_boxes(self, sample: RecordSample) -> list[tuple[float, float, float, float, str]]:
+        """The boxes of a record in fractions, with the names of their classes."""
+        stored = [sample.values.get(key) for key in self.boxes]
+        sides = [side for side in stored if side is not None]
+        if len(sides) < len(_BOX_SIDES) or len({len(side) for side in sides}) != 1:
+            return []
+        values = next((sample.values[key] for key in self.box_names if sample.values.get(key) is not None), ())
+        names = [format_string(one) if isinstance(one, bytes) else str(int(one)) for one in values]
+        names += [""] * (len(sides[0]) - len(names))
+        found = zip(*[[float(one) for one in side] for side in sides], names, strict=False)
+        return [box for box in found if np.isfinite(box[:4]).all()]
+
+
+def _iter_values(batch: KeyedBatch, row: int) -> Iterator[tuple[str, Any]]:
+    # Byte strings first: an image may follow after very many numbers.
+    ordered = sorted(batch.context.items(), key=lambda item: item[1].kind != "bytes")
+    kept = {key for key, _ in islice(ordered, _MAX_KEYS)}
+    for key, column in batch.context.items():
+        if key in kept:
+            value = column.value(row)
+            # A slice would keep the arrays of the whole batch in memory.
+            yield key, value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _is_single_image(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1 and is_image(value[0])
+
+
+def _class_sort_key(label: Hashable | None) -> tuple[int, Any]:
+    return (2, 0) if label is None else (0, label) if isinstance(label, int) else (1, label)
+
+
+def _hash_positions(first: int, count: int) -> npt.NDArray[np.uint64]:
+    """Well mixed numbers of consecutive positions (the finalizer of SplitMix64)."""
+    mixed = (np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.codec.images.thumbnail import ThumbnailBudget, class_colour, make_thumbnail, read_mask_ids
-from rekord.codec.preview import describe_cell
+from rekord.codec.preview import ThumbnailBudget, class_colour, describe_cell, make_thumbnail, read_mask_ids
+from rekord.health.stats.accumulate import RecordSample, SampleKeys
 from rekord.health.stats.numbers import NumberStatistics, count_between_edges, quantiles_to_dict
 from rekord.health.stats.report import FeatureStats, PartStats, Skew, Stats, to_json_value
-from rekord.health.stats.samples import RecordSample, SampleKeys
 from rekord.health.stats.strings import StringStatistics, format_string
 from rekord.report.charts import (
     escape_html,
@@ -27,8 +26,7 @@ from rekord.report.charts import (
     render_sparkline,
 )
 from rekord.report.formatting import format_number, format_range, format_share, format_size
-from rekord.report.gallery import CaptionLine, Tile, TileBox, render_gallery, render_swatches
-from rekord.report.notebook import render_table
+from rekord.report.notebook import CaptionLine, Tile, TileBox, render_gallery, render_swatches, render_table
 from rekord.report.style import render_page
 
 _MAX_TOP_VALUES = 10

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rekord.arguments import INT64_MAX
 from rekord.health.finding import Finding, JsonFields, Report
-from rekord.health.stats.accumulate import Accumulator, FeatureAccumulator
+from rekord.health.stats.accumulate import Accumulator, FeatureAccumulator, RecordSample
 from rekord.health.stats.numbers import (
     DistinctValues,
     MemoryBudget,
@@ -23,7 +23,6 @@ from rekord.health.stats.numbers import (
     count_between_edges,
     quantiles_to_dict,
 )
-from rekord.health.stats.samples import RecordSample
 from rekord.health.stats.strings import StringStatistics, format_string
 from rekord.report.formatting import format_number
 from rekord.report.notebook import never_raises

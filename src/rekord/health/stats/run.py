@@ -11,9 +11,8 @@ from rekord.arguments import check_keywords, fraction
 from rekord.errors import RekordError, error
 from rekord.health.dataset_files import find_dataset_files, list_split_files, resolve_schema
 from rekord.health.finding import Finding, Report
-from rekord.health.stats.accumulate import Accumulator, accumulate
+from rekord.health.stats.accumulate import Accumulator, RecordSampler, accumulate
 from rekord.health.stats.report import JS_THRESHOLD, LINF_THRESHOLD, Stats, build_part_stats, compare_splits
-from rekord.health.stats.samples import RecordSampler
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import PathLike

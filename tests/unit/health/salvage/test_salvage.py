@@ -21,8 +21,7 @@ import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.framing import deflate as compress_module
 from rekord.framing.deflate import FlushPoint, open_frame_sink
-from rekord.health.salvage.copy import SalvageReport
-from rekord.health.salvage.run import salvage_into
+from rekord.health.salvage import SalvageReport, salvage_into
 from rekord.storage import local
 from rekord.testing import (
     Crash,

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 import rekord as rk
+from rekord.health.stats.accumulate import MAX_SAMPLED_ROWS, MAX_SAMPLES
 from rekord.health.stats.html import MAX_IMAGE_BYTES, find_remarks
-from rekord.health.stats.samples import MAX_SAMPLED_ROWS, MAX_SAMPLES
 from rekord.report.charts import render_scatter
 from rekord.testing import example_bytes
 

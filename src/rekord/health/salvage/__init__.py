@@ -1,1 +1,0 @@
-"""`rk.salvage`: every intact record of damaged files."""
