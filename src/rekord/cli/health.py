@@ -30,7 +30,7 @@ from rekord.report.formatting import format_byte_size, format_count, format_dura
 if TYPE_CHECKING:
     from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis, ParsePrediction
     from rekord.health.finding import Finding, Report
-    from rekord.health.salvage.copy import Gap, SalvageReport
+    from rekord.health.salvage import Gap, SalvageReport
     from rekord.health.tensorflow.message_patterns import Explanation
     from rekord.schema import Schema
     from rekord.storage.local import Readable
@@ -527,8 +527,7 @@ def salvage(
     as_json: JsonOption = False,
 ) -> int:
     """Copy all intact records of damaged files. Lists the gaps; the exit code is 1 if there are any."""
-    from rekord.health.salvage.copy import SalvageReport
-    from rekord.health.salvage.run import salvage_into
+    from rekord.health.salvage import SalvageReport, salvage_into
 
     report = SalvageReport()
     if as_json:
@@ -542,7 +541,7 @@ def salvage(
 def _salvage_with_progress(source: str, target: str, report: SalvageReport) -> None:
     """Salvage, print each gap as it is found, then a summary."""
     from rekord.cli.console import CheckProgress
-    from rekord.health.salvage.run import salvage_into
+    from rekord.health.salvage import salvage_into
 
     # The line reads `files`, `records` and `payload_bytes`, which both reports have.
     with CheckProgress(cast("Report", report), files=_count_files(source)) as progress:
