@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from rekord.schema import Feature, Schema
 
 
+@shared.expand_groups
 def show(
     path: shared.RawPathArgument = None,
+    *,
     number: Annotated[int, integer_option("-n", "Number of records to show.", do="-n 5")] = 5,
     record: Annotated[
         int | None,
@@ -35,21 +37,8 @@ def show(
         ),
     ] = None,
     kind: shared.KindOption = None,
-    layout: raw_data.LayoutOption = None,
-    images: raw_data.ImagesOption = None,
-    masks: raw_data.MasksOption = None,
-    classes: raw_data.ClassesOption = None,
-    ignore: raw_data.IgnoreOption = None,
-    label_map: raw_data.LabelMapOption = None,
-    encoding: raw_data.EncodingOption = None,
-    delimiter: raw_data.DelimiterOption = None,
-    header: raw_data.HeaderOption = None,
-    na: raw_data.NaOption = None,
-    decimal: raw_data.DecimalOption = None,
-    numbers: raw_data.NumbersOption = None,
-    strip: raw_data.StripOption = False,
-    text: raw_data.TextOption = None,
-    box_format: raw_data.BoxFormatOption = None,
+    raw: raw_data.RawOptions,
+    text_files: raw_data.TextFileOptions,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Show records with their features and values; or the rows of raw data, as write would store them."""
@@ -58,28 +47,9 @@ def show(
     from rekord.errors import add_location
 
     if kind is None or path is None:
-        raw = raw_data.RawOptions(
-            layout=layout,
-            images=images,
-            masks=masks,
-            classes=classes,
-            ignore=ignore,
-            label_map=label_map,
-            text=raw_data.parse_text_options(
-                encoding=encoding,
-                delimiter=delimiter,
-                header=header,
-                na=na,
-                decimal=decimal,
-                numbers=numbers,
-                strip=strip,
-                text=text,
-                box_format=box_format,
-            ),
-        )
-        conversion = raw_data.prepare_raw_data("show", path, raw)
+        conversion = raw_data.prepare_raw_data("show", path, raw, text_files)
         if conversion is not None:
-            return _show_raw_data(conversion, path or images or "", number=number, row=record, as_json=as_json)
+            return _show_raw_data(conversion, path or raw.images or "", number=number, row=record, as_json=as_json)
     assert path is not None  # else there is raw data, or an error
     paths = list_record_files(path)
     names = shorten_paths(path, paths)
@@ -235,54 +205,24 @@ _MAX_DECLARATION_WIDTH = 72
 _NAMES = {"int64": "int", "float": "float"}
 
 
+@shared.expand_groups
 def infer(
     path: shared.RawPathArgument = None,
+    *,
     output: Annotated[
         str | None,
         output_option("FILE", "Save the schema as JSON, for --schema and Schema.load."),
     ] = None,
     limit: Annotated[int | None, integer_option("--limit", "Read only the first N records.", do=_HINT)] = None,
     kind: shared.KindOption = None,
-    layout: raw_data.LayoutOption = None,
-    images: raw_data.ImagesOption = None,
-    masks: raw_data.MasksOption = None,
-    classes: raw_data.ClassesOption = None,
-    ignore: raw_data.IgnoreOption = None,
-    label_map: raw_data.LabelMapOption = None,
-    encoding: raw_data.EncodingOption = None,
-    delimiter: raw_data.DelimiterOption = None,
-    header: raw_data.HeaderOption = None,
-    na: raw_data.NaOption = None,
-    decimal: raw_data.DecimalOption = None,
-    numbers: raw_data.NumbersOption = None,
-    strip: raw_data.StripOption = False,
-    text: raw_data.TextOption = None,
-    box_format: raw_data.BoxFormatOption = None,
+    raw: raw_data.RawOptions,
+    text_files: raw_data.TextFileOptions,
     as_json: Annotated[bool, flag_option("--json", "Print the schema as JSON.")] = False,
 ) -> int:
     """Infer a schema from records or raw data, and print the evidence for it."""
     conversion = None
     if kind is None or path is None:
-        raw = raw_data.RawOptions(
-            layout=layout,
-            images=images,
-            masks=masks,
-            classes=classes,
-            ignore=ignore,
-            label_map=label_map,
-            text=raw_data.parse_text_options(
-                encoding=encoding,
-                delimiter=delimiter,
-                header=header,
-                na=na,
-                decimal=decimal,
-                numbers=numbers,
-                strip=strip,
-                text=text,
-                box_format=box_format,
-            ),
-        )
-        conversion = raw_data.prepare_raw_data("infer", path, raw, limit)
+        conversion = raw_data.prepare_raw_data("infer", path, raw, text_files, limit)
     if conversion is not None:
         from rekord.verbs.infer import infer_conversion
 

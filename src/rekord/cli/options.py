@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
@@ -63,6 +65,32 @@ def parsed_option(
 def output_option(metavar: str, help: str) -> Any:
     """`-o`, `--output`."""
     return typer.Option("-o", "--output", metavar=metavar, help=help)
+
+
+def expand_groups(verb: Callable[..., int]) -> Callable[..., int]:
+    """A verb that takes groups of options, each a dataclass, as typer takes it: with a parameter for each option."""
+    hints = get_type_hints(verb, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for parameter in inspect.signature(verb).parameters.values():
+        hint = hints[parameter.name]
+        if not isinstance(hint, type) or not is_dataclass(hint):
+            parameters.append(parameter.replace(annotation=hint))
+            continue
+        groups[parameter.name] = hint
+        parameters += inspect.signature(hint, eval_str=True).parameters.values()
+    flat = inspect.Signature(parameters, return_annotation=int)
+
+    @wraps(verb)
+    def run(*args: Any, **options: Any) -> int:
+        given = flat.bind(*args, **options).arguments
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group) if each.name in given})
+        return verb(**given)
+
+    run.__signature__ = flat  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 # Input.
@@ -150,6 +178,23 @@ FreshOption: TypeAlias = Annotated[
     bool, flag_option("--fresh", "Start over: discard an unfinished run and overwrite OUT.", Panel.RUN)
 ]
 JsonOption: TypeAlias = Annotated[bool, flag_option("--json", "Print one JSON document.", Panel.RUN)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyOptions:
+    """How a copy of a dataset is written."""
+
+    shard_size: ShardSizeOption = "128MB"
+    shards: ShardsOption = None
+    compression: CompressionOption = None
+    format: FormatOption = None
+    workers: WorkersOption = None
+    dry_run: DryRunOption = False
+    fresh: FreshOption = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options as the function of a verb takes them, which has no dry run."""
+        return {name: value for name, value in asdict(self).items() if name != "dry_run"}
 
 
 def print_opaque_payload_note(schema: Schema) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,131 +28,110 @@ _MAX_JSON_BYTES = 1024
 _MAX_CLASS_IDS = 12
 _MAX_SHOWN_UNUSED = 6
 
-# Options that `write`, `infer` and `show` share.
 
-EncodingOption: TypeAlias = Annotated[
-    str | None,
-    text_option("--encoding", "NAME", "Encoding of text files: latin-1, cp1252, utf-16, …", Panel.SOURCE),
-]
-DelimiterOption: TypeAlias = Annotated[
-    str | None,
-    text_option("--delimiter", "CHAR", "Character between the fields of a CSV file; tab for a tab.", Panel.SOURCE),
-]
-HeaderOption: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line of a CSV file has the column names; detected by default.",
-        rich_help_panel=Panel.SOURCE,
-    ),
-]
-NaOption: TypeAlias = Annotated[
-    str | None,
-    text_option("--na", "A,B", "Fields of a CSV file that are missing values, besides empty ones.", Panel.SOURCE),
-]
-DecimalOption: TypeAlias = Annotated[
-    str | None, text_option("--decimal", "CHAR", "Decimal mark of a CSV file: a point or a comma.", Panel.SOURCE)
-]
-NumbersOption: TypeAlias = Annotated[
-    str | None,
-    text_option(
-        "--numbers",
-        "A,B",
-        "Columns of a CSV file to read as numbers without currency signs, percent signs and separators.",
-        Panel.SOURCE,
-    ),
-]
-StripOption: TypeAlias = Annotated[
-    bool, flag_option("--strip", "Remove spaces around the texts of a CSV file.", Panel.SOURCE)
-]
-TextOption: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--text/--no-text",
-        help="Whether a list of images has texts instead of classes; detected by default.",
-        rich_help_panel=Panel.SOURCE,
-    ),
-]
-BoxFormatOption: TypeAlias = Annotated[
-    str | None,
-    text_option(
-        "--box-format",
-        "xyxy|xywh|center_xywh",
-        "Meaning of the four numbers of a box in a CSV file; detected by default.",
-        Panel.SOURCE,
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class TextFileOptions:
+    """How text files are read, for `write`, `infer` and `show`."""
 
-# Options of `infer` and `show`, which `write` has too.
+    encoding: Annotated[
+        str | None,
+        text_option("--encoding", "NAME", "Encoding of text files: latin-1, cp1252, utf-16, …", Panel.SOURCE),
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        text_option(
+            "--delimiter", "CHAR", "Character between the fields of a CSV file; tab for a tab.", Panel.SOURCE
+        ),
+    ] = None
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line of a CSV file has the column names; detected by default.",
+            rich_help_panel=Panel.SOURCE,
+        ),
+    ] = None
+    na: Annotated[
+        str | None,
+        text_option("--na", "A,B", "Fields of a CSV file that are missing values, besides empty ones.", Panel.SOURCE),
+    ] = None
+    decimal: Annotated[
+        str | None, text_option("--decimal", "CHAR", "Decimal mark of a CSV file: a point or a comma.", Panel.SOURCE)
+    ] = None
+    numbers: Annotated[
+        str | None,
+        text_option(
+            "--numbers",
+            "A,B",
+            "Columns of a CSV file to read as numbers without currency signs, percent signs and separators.",
+            Panel.SOURCE,
+        ),
+    ] = None
+    strip: Annotated[bool, flag_option("--strip", "Remove spaces around the texts of a CSV file.", Panel.SOURCE)] = (
+        False
+    )
+    text: Annotated[
+        bool | None,
+        typer.Option(
+            "--text/--no-text",
+            help="Whether a list of images has texts instead of classes; detected by default.",
+            rich_help_panel=Panel.SOURCE,
+        ),
+    ] = None
+    box_format: Annotated[
+        str | None,
+        text_option(
+            "--box-format",
+            "xyxy|xywh|center_xywh",
+            "Meaning of the four numbers of a box in a CSV file; detected by default.",
+            Panel.SOURCE,
+        ),
+    ] = None
 
-LayoutOption: TypeAlias = Annotated[
-    str | None, text_option("--layout", "NAME", "Layout of the records, for raw data; as in write.", Panel.SOURCE)
-]
-ImagesOption: TypeAlias = Annotated[
-    str | None,
-    text_option("--images", "DIR", "Folder of images, for --masks or a list of files; as in write.", Panel.SOURCE),
-]
-MasksOption: TypeAlias = Annotated[
-    str | None, text_option("--masks", "DIR", "Folder of masks that belong to --images, without PATH.", Panel.SOURCE)
-]
-ClassesOption: TypeAlias = Annotated[
-    str | None, text_option("--classes", "N|FILE", "Classes of raw data; as in write.", Panel.SOURCE)
-]
-IgnoreOption: TypeAlias = Annotated[
-    str | None, text_option("--ignore", "N", "Mask id of pixels without a class; as in write.", Panel.SOURCE)
-]
-LabelMapOption: TypeAlias = Annotated[
-    str | None, text_option("--label-map", "FILE", "Class ids by name, for detection; as in write.", Panel.SOURCE)
-]
-
-
-def parse_text_options(
-    *,
-    encoding: str | None,
-    delimiter: str | None,
-    header: bool | None,
-    na: str | None,
-    decimal: str | None,
-    numbers: str | None,
-    strip: bool,
-    text: bool | None,
-    box_format: str | None,
-) -> dict[str, Any]:
-    """How text files are read, as `SourceOverrides` takes it."""
-    return {
-        "encoding": encoding,
-        "delimiter": "\t" if delimiter in ("tab", "\\t") else delimiter,
-        "header": header,
+    def to_dict(self) -> dict[str, Any]:
+        """The options as `SourceOverrides` takes them."""
         # An empty field is missing unless Python says otherwise: a list of words would not mention it.
-        "na": None if na is None else list(dict.fromkeys(["", *[word.strip() for word in na.split(",")]])),
-        "decimal": decimal,
-        "numbers": options.parse_optional_names(numbers),
-        "strip": strip or None,
-        "text": text,
-        "box_format": box_format,
-    }
+        na = None if self.na is None else list(dict.fromkeys(["", *[word.strip() for word in self.na.split(",")]]))
+        return {
+            **vars(self),
+            "delimiter": "\t" if self.delimiter in ("tab", "\\t") else self.delimiter,
+            "na": na,
+            "numbers": options.parse_optional_names(self.numbers),
+            "strip": self.strip or None,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class RawOptions:
-    """How to read raw data; nothing is given for record files."""
+    """How `infer` and `show` read raw data; nothing is given for record files."""
 
-    layout: str | None = None
-    images: str | None = None
-    masks: str | None = None
-    classes: str | None = None
-    ignore: str | None = None
-    label_map: str | None = None
-    text: Mapping[str, Any]
+    layout: Annotated[
+        str | None, text_option("--layout", "NAME", "Layout of the records, for raw data; as in write.", Panel.SOURCE)
+    ] = None
+    images: Annotated[
+        str | None,
+        text_option(
+            "--images", "DIR", "Folder of images, for --masks or a list of files; as in write.", Panel.SOURCE
+        ),
+    ] = None
+    masks: Annotated[
+        str | None,
+        text_option("--masks", "DIR", "Folder of masks that belong to --images, without PATH.", Panel.SOURCE),
+    ] = None
+    classes: Annotated[
+        str | None, text_option("--classes", "N|FILE", "Classes of raw data; as in write.", Panel.SOURCE)
+    ] = None
+    ignore: Annotated[
+        str | None, text_option("--ignore", "N", "Mask id of pixels without a class; as in write.", Panel.SOURCE)
+    ] = None
+    label_map: Annotated[
+        str | None, text_option("--label-map", "FILE", "Class ids by name, for detection; as in write.", Panel.SOURCE)
+    ] = None
 
-    @property
-    def is_given(self) -> bool:
-        """Whether any option is given: then it is raw data."""
-        named = (self.layout, self.images, self.masks, self.classes, self.ignore, self.label_map)
-        return any(value is not None for value in (*named, *self.text.values()))
 
-
-def prepare_raw_data(verb: str, path: str | None, raw: RawOptions, limit: int | None = None) -> Conversion | None:
+def prepare_raw_data(
+    verb: str, path: str | None, raw: RawOptions, text_files: TextFileOptions, limit: int | None = None
+) -> Conversion | None:
     """The conversion that `rekord write` would run; None for record files."""
     from rekord.sources.base import DetectedSource
     from rekord.sources.detect import SourceOverrides, build_source
@@ -160,6 +139,7 @@ def prepare_raw_data(verb: str, path: str | None, raw: RawOptions, limit: int | 
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import LAYOUTS, MaskOptions
 
+    read_as = text_files.to_dict()
     if raw.layout is not None:
         from rekord.arguments import one_of
 
@@ -177,30 +157,24 @@ def prepare_raw_data(verb: str, path: str | None, raw: RawOptions, limit: int | 
     else:
         found = identify_raw_data(path, layout=raw.layout)
     if found is None:
-        _reject_raw_options(path, raw)
+        if any(value is not None for value in (*vars(raw).values(), *read_as.values())):
+            raise error(
+                "U605",
+                "options of raw data do not apply to record files",
+                expected="raw data: images, a table or texts",
+                found=f"record files in {escape_controls(str(path))}",
+                do="leave the options that say how to read raw data out",
+            )
         return None
     classes = options.parse_classes(raw.classes)
     ignored = options.parse_ignore(raw.ignore)
-    overrides = SourceOverrides(
-        classes=classes, ignore=ignored, label_map=raw.label_map, images=images, **dict(raw.text)
-    )
+    overrides = SourceOverrides(classes=classes, ignore=ignored, label_map=raw.label_map, images=images, **read_as)
     masks = MaskOptions(
         classes=classes if isinstance(classes, int) else None,
         ignore="as the source" if raw.ignore is None else ignored,
     )
     source = build_source(found, overrides)
     return prepare_preview(source, WriteOptions(layout=raw.layout, limit=limit), masks=masks, detected=found)
-
-
-def _reject_raw_options(path: str | None, raw: RawOptions) -> None:
-    if raw.is_given:
-        raise error(
-            "U605",
-            "options of raw data do not apply to record files",
-            expected="raw data: images, a table or texts",
-            found=f"record files in {escape_controls(str(path))}",
-            do="leave the options that say how to read raw data out",
-        )
 
 
 def layout_name(conversion: Conversion) -> str:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from rekord.verbs.rewrite import PreparedRewrite
 
 
+@shared.expand_groups
 def rewrite(
     source: shared.InputArgument,
     out: shared.OutputArgument,
+    *,
     also: Annotated[
         list[str] | None,
         text_option("--also", "PATH", "Another dataset, appended to IN; may be repeated.", Panel.SOURCE),
@@ -50,16 +52,10 @@ def rewrite(
         str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
     index: Annotated[str | None, text_option("--index", "A,B", "Columns to add to the index.", Panel.OUTPUT)] = None,
-    shard_size: shared.ShardSizeOption = "128MB",
-    shards: shared.ShardsOption = None,
-    compression: shared.CompressionOption = None,
     shuffle: Annotated[bool, flag_option("--shuffle", "Shuffle records within each split.", Panel.SPLITS)] = False,
     seed: Annotated[int, integer_option("--seed", "Seed for shuffling.", Panel.SPLITS)] = 0,
     lossy: Annotated[bool, flag_option("--lossy", "Allow --cast to truncate and round.", Panel.COLUMNS)] = False,
-    format_: shared.FormatOption = None,
-    workers: shared.WorkersOption = None,
-    dry_run: shared.DryRunOption = False,
-    fresh: shared.FreshOption = False,
+    output: shared.CopyOptions,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Rewrite a dataset with other shards, another order or other columns.
@@ -80,29 +76,26 @@ def rewrite(
         fill=_parse_fill_values(fill),
         where=where,
         index=write_options.parse_names(index),
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
         shuffle=shuffle,
         seed=seed,
         lossy=lossy,
-        format=format_,  # type: ignore[arg-type]
-        workers=workers,
-        fresh=fresh,
+        **output.to_dict(),
     )
     with report_resumable(as_json=as_json):
         prepared = prepare_rewrite([source, *(also or ())], out, requested)
         shared.print_opaque_payload_note(prepared.olds[0].schema)
-        if dry_run:
+        if output.dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
         outcome = prepared.run(progress=console.shows_progress())
     seconds = time.perf_counter() - began
     return report_conversion(out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None})
 
 
+@shared.expand_groups
 def split(
     source: shared.InputArgument,
     out: shared.OutputArgument,
+    *,
     split_: Annotated[str | None, text_option("--split", "A=0.8,B=0.2", "New splits by ratio.", Panel.SPLITS)] = None,
     split_by: Annotated[
         str | None,
@@ -120,13 +113,7 @@ def split(
         bool, flag_option("--shuffle", "Shuffle records within each new split.", Panel.SPLITS)
     ] = False,
     seed: Annotated[int, integer_option("--seed", "Seed for splitting and shuffling.", Panel.SPLITS)] = 0,
-    shard_size: shared.ShardSizeOption = "128MB",
-    shards: shared.ShardsOption = None,
-    compression: shared.CompressionOption = None,
-    format_: shared.FormatOption = None,
-    workers: shared.WorkersOption = None,
-    dry_run: shared.DryRunOption = False,
-    fresh: shared.FreshOption = False,
+    output: shared.CopyOptions,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Re-split a dataset.
@@ -147,16 +134,11 @@ def split(
         only=only,
         shuffle=shuffle,
         seed=seed,
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
-        format=format_,  # type: ignore[arg-type]
-        workers=workers,
-        fresh=fresh,
+        **output.to_dict(),
     )
     with report_resumable(as_json=as_json):
         prepared = prepare_split(source, out, requested)
-        if dry_run:
+        if output.dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
         outcome = prepared.run(progress=console.shows_progress())
     return report_conversion(out, outcome, time.perf_counter() - began, as_json=as_json)
@@ -236,9 +218,11 @@ def summarize_copied_splits(wanted: Derivation) -> dict[str, dict[str, int]]:
 _MAX_SHOWN_CLASSES = 20
 
 
+@shared.expand_groups
 def balance(
     source: shared.InputArgument,
     out: shared.OutputArgument,
+    *,
     by: Annotated[str, text_option("--by", "KEY", "Column of the class.")] = "label",
     method: Annotated[
         str, text_option("--method", "NAME", "How to balance: oversample, undersample or smote.")
@@ -272,13 +256,7 @@ def balance(
     seed: Annotated[
         int, integer_option("--seed", "Seed for sampling, shuffling and augmentation.", Panel.SPLITS)
     ] = 0,
-    shard_size: shared.ShardSizeOption = "128MB",
-    shards: shared.ShardsOption = None,
-    compression: shared.CompressionOption = None,
-    format_: shared.FormatOption = None,
-    workers: shared.WorkersOption = None,
-    dry_run: shared.DryRunOption = False,
-    fresh: shared.FreshOption = False,
+    output: shared.CopyOptions,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Balance the classes of a dataset by copying, dropping or synthesising records.
@@ -300,16 +278,11 @@ def balance(
         k_neighbors=k_neighbors,
         shuffle=not no_shuffle,
         seed=seed,
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
-        format=format_,  # type: ignore[arg-type]
-        workers=workers,
-        fresh=fresh,
+        **output.to_dict(),
     )
     with report_resumable(as_json=as_json):
         prepared = prepare_balance(source, out, requested)
-        outcome = None if dry_run else prepared.run(progress=console.shows_progress())
+        outcome = None if output.dry_run else prepared.run(progress=console.shows_progress())
     seconds = time.perf_counter() - began
     if as_json:
         run = {"dry_run": True} if outcome is None else {"resumed_shards": outcome.resumed_shards}

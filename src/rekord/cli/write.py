@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 _DATA_ERROR_CODES = ("X510", "X514")
 
 
+@shared.expand_groups
 def write(
     source: Annotated[
         str | None,
         argument("SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks."),
     ] = None,
     out: Annotated[str | None, argument("OUT", "Folder to create.")] = None,
+    *,
     layout: Annotated[
         str | None,
         text_option(
@@ -71,15 +73,7 @@ def write(
         str | None,
         text_option("--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE),
     ] = None,
-    encoding: raw_data.EncodingOption = None,
-    delimiter: raw_data.DelimiterOption = None,
-    header: raw_data.HeaderOption = None,
-    na: raw_data.NaOption = None,
-    decimal: raw_data.DecimalOption = None,
-    numbers: raw_data.NumbersOption = None,
-    strip: raw_data.StripOption = False,
-    text: raw_data.TextOption = None,
-    box_format: raw_data.BoxFormatOption = None,
+    text_files: raw_data.TextFileOptions,
     schema: Annotated[
         str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
@@ -99,25 +93,8 @@ def write(
     drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS)] = None,
     keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS)] = None,
     map_: shared.MapOption = None,
-    resize: options.ResizeOption = None,
-    resize_filter: options.ResizeFilterOption = None,
-    resize_fit: options.ResizeFitOption = None,
-    crop: options.CropOption = None,
-    encode: options.EncodeOption = None,
-    decode: options.DecodeOption = False,
-    normalize: options.NormalizeOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    cast: options.CastOption = None,
-    standardize: options.StandardizeOption = None,
-    bucketize: options.BucketizeOption = None,
-    vocabulary: options.VocabularyOption = None,
-    hashes: options.HashOption = None,
-    one_hot: options.OneHotOption = None,
-    tfidf: options.TfidfOption = None,
-    tokenize: options.TokenizeOption = None,
-    vocab_size: options.VocabSizeOption = None,
-    max_tokens: options.MaxTokensOption = None,
+    image_transforms: options.ImageTransformOptions,
+    column_transforms: options.ColumnTransformOptions,
     split: Annotated[
         str | None,
         text_option(
@@ -181,29 +158,8 @@ def write(
     from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
 
     began = time.perf_counter()
-    transforms = options.parse_image_transforms(
-        resize=resize,
-        resize_filter=resize_filter,
-        resize_fit=resize_fit,
-        crop=crop,
-        encode=encode,
-        decode=decode,
-        normalize=normalize,
-        mean=mean,
-        std=std,
-    )
-    transforms += options.parse_column_transforms(
-        cast=cast,
-        standardize=standardize,
-        bucketize=bucketize,
-        vocabulary=vocabulary,
-        hashes=hashes,
-        one_hot=one_hot,
-        tfidf=tfidf,
-        tokenize=tokenize,
-        vocab_size=vocab_size,
-        max_tokens=max_tokens,
-    )
+    transforms = options.parse_image_transforms(image_transforms)
+    transforms += options.parse_column_transforms(column_transforms)
     requested = WriteOptions(
         schema=options.read_schema(schema),
         columns=parse_columns(columns),
@@ -245,17 +201,7 @@ def write(
         ignore=ignored,
         label_map=label_map,
         optional_masks=optional_masks,
-        text_options=raw_data.parse_text_options(
-            encoding=encoding,
-            delimiter=delimiter,
-            header=header,
-            na=na,
-            decimal=decimal,
-            numbers=numbers,
-            strip=strip,
-            text=text,
-            box_format=box_format,
-        ),
+        text_options=text_files.to_dict(),
     )
     mask_options = MaskOptions(
         classes=known_classes if isinstance(known_classes, int) else None,

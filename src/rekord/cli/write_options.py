@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rekord.cli.console import escape_controls, invalid_option, option_parser, parse_integer, truncate
 from rekord.cli.options import Panel, flag_option, integer_option, text_option
@@ -274,87 +274,81 @@ def _column_option(option: str, metavar: str, help: str) -> Any:
     return text_option(option, metavar, help, Panel.COLUMN_TRANSFORMS)
 
 
-ColumnTransformOption: TypeAlias = list[str] | None
-CastOption: TypeAlias = Annotated[
-    ColumnTransformOption, _column_option("--cast", "KEY=DTYPE", "Convert to another dtype, if no value changes.")
-]
-StandardizeOption: TypeAlias = Annotated[
-    ColumnTransformOption,
-    _column_option("--standardize", "KEY", "Subtract the mean and divide by the standard deviation."),
-]
-BucketizeOption: TypeAlias = Annotated[
-    ColumnTransformOption,
-    _column_option("--bucketize", "KEY=0,10", "Replace numbers by bucket ids between these boundaries."),
-]
-VocabularyOption: TypeAlias = Annotated[
-    ColumnTransformOption,
-    _column_option("--vocabulary", "KEY=FILE", "Replace words by their position in a file with one word per line."),
-]
-HashOption: TypeAlias = Annotated[
-    ColumnTransformOption, _column_option("--hash", "KEY=N", "Hash values into N buckets.")
-]
-OneHotOption: TypeAlias = Annotated[
-    ColumnTransformOption,
-    _column_option("--one-hot", "KEY", "One-hot encode a class; KEY=10 if the number of classes is unknown."),
-]
-TfidfOption: TypeAlias = Annotated[
-    ColumnTransformOption, _column_option("--tfidf", "KEY", "Encode text as sparse TF-IDF vectors.")
-]
-TokenizeOption: TypeAlias = Annotated[
-    ColumnTransformOption,
-    _column_option("--tokenize", "KEY=HOW", "Encode text as token ids; HOW: words, whitespace or a tokenizer.json."),
-]
-VocabSizeOption: TypeAlias = Annotated[
-    int | None,
-    integer_option(
-        "--vocab-size", "Maximum number of words that --tokenize and --tfidf learn.", Panel.COLUMN_TRANSFORMS
-    ),
-]
-MaxTokensOption: TypeAlias = Annotated[
-    int | None,
-    integer_option("--max-tokens", "Truncate tokenized texts to N tokens.", Panel.COLUMN_TRANSFORMS),
-]
+@dataclass(frozen=True, kw_only=True)
+class ColumnTransformOptions:
+    """Transforms of columns, and the sizes that they learn."""
+
+    cast: Annotated[
+        list[str] | None, _column_option("--cast", "KEY=DTYPE", "Convert to another dtype, if no value changes.")
+    ] = None
+    standardize: Annotated[
+        list[str] | None,
+        _column_option("--standardize", "KEY", "Subtract the mean and divide by the standard deviation."),
+    ] = None
+    bucketize: Annotated[
+        list[str] | None,
+        _column_option("--bucketize", "KEY=0,10", "Replace numbers by bucket ids between these boundaries."),
+    ] = None
+    vocabulary: Annotated[
+        list[str] | None,
+        _column_option(
+            "--vocabulary", "KEY=FILE", "Replace words by their position in a file with one word per line."
+        ),
+    ] = None
+    hashes: Annotated[list[str] | None, _column_option("--hash", "KEY=N", "Hash values into N buckets.")] = None
+    one_hot: Annotated[
+        list[str] | None,
+        _column_option("--one-hot", "KEY", "One-hot encode a class; KEY=10 if the number of classes is unknown."),
+    ] = None
+    tfidf: Annotated[list[str] | None, _column_option("--tfidf", "KEY", "Encode text as sparse TF-IDF vectors.")] = (
+        None
+    )
+    tokenize: Annotated[
+        list[str] | None,
+        _column_option(
+            "--tokenize", "KEY=HOW", "Encode text as token ids; HOW: words, whitespace or a tokenizer.json."
+        ),
+    ] = None
+    vocab_size: Annotated[
+        int | None,
+        integer_option(
+            "--vocab-size", "Maximum number of words that --tokenize and --tfidf learn.", Panel.COLUMN_TRANSFORMS
+        ),
+    ] = None
+    max_tokens: Annotated[
+        int | None,
+        integer_option("--max-tokens", "Truncate tokenized texts to N tokens.", Panel.COLUMN_TRANSFORMS),
+    ] = None
 
 
-def parse_column_transforms(
-    *,
-    cast: Sequence[str] | None,
-    standardize: Sequence[str] | None,
-    bucketize: Sequence[str] | None,
-    vocabulary: Sequence[str] | None,
-    hashes: Sequence[str] | None,
-    one_hot: Sequence[str] | None,
-    tfidf: Sequence[str] | None,
-    tokenize: Sequence[str] | None,
-    vocab_size: int | None,
-    max_tokens: int | None,
-) -> list[Transform]:
+def parse_column_transforms(given: ColumnTransformOptions) -> list[Transform]:
     """The transforms of columns, in the order in which they apply."""
     for option, number, needs in (
-        ("--vocab-size", vocab_size, [*(tfidf or ()), *(tokenize or ())]),
-        ("--max-tokens", max_tokens, tokenize),
+        ("--vocab-size", given.vocab_size, [*(given.tfidf or ()), *(given.tokenize or ())]),
+        ("--max-tokens", given.max_tokens, given.tokenize),
     ):
         if number is not None and not needs:
             expected = "--tokenize or --tfidf" if option == "--vocab-size" else "--tokenize"
             do = f"--tokenize text=words {option} {number}"
             raise invalid_option(option, str(number), f"{expected} next to it", do, found="neither")
-    if not any((cast, standardize, bucketize, vocabulary, hashes, one_hot, tfidf, tokenize)):
+    if not any(vars(given).values()):
         return []
     from rekord import transforms as make
     from rekord.arguments import integer
 
-    size = 30_000 if vocab_size is None else integer("--vocab-size", vocab_size, least=3 if tokenize else 1)
-    if max_tokens is not None:
-        integer("--max-tokens", max_tokens, least=1)
+    least = 3 if given.tokenize else 1
+    size = 30_000 if given.vocab_size is None else integer("--vocab-size", given.vocab_size, least=least)
+    if given.max_tokens is not None:
+        integer("--max-tokens", given.max_tokens, least=1)
     requested: tuple[tuple[str, Sequence[str] | None, str, Callable[[str], Transform]], ...] = (
-        ("--cast", cast, "price=float32", lambda text: make.cast(*_parse_pair(text))),
-        ("--standardize", standardize, "price", make.standardize),
-        ("--bucketize", bucketize, "age=18,65", lambda text: _parse_bucketize(*_parse_pair(text))),
-        ("--vocabulary", vocabulary, "city=cities.txt", _parse_vocabulary),
-        ("--hash", hashes, "user=1000", _parse_hash),
-        ("--one-hot", one_hot, "label=10", _parse_one_hot),
-        ("--tfidf", tfidf, "text", lambda text: make.tfidf(text, size)),
-        ("--tokenize", tokenize, "text=words", lambda text: _parse_tokenize(text, size, max_tokens)),
+        ("--cast", given.cast, "price=float32", lambda text: make.cast(*_parse_pair(text))),
+        ("--standardize", given.standardize, "price", make.standardize),
+        ("--bucketize", given.bucketize, "age=18,65", lambda text: _parse_bucketize(*_parse_pair(text))),
+        ("--vocabulary", given.vocabulary, "city=cities.txt", _parse_vocabulary),
+        ("--hash", given.hashes, "user=1000", _parse_hash),
+        ("--one-hot", given.one_hot, "label=10", _parse_one_hot),
+        ("--tfidf", given.tfidf, "text", lambda text: make.tfidf(text, size)),
+        ("--tokenize", given.tokenize, "text=words", lambda text: _parse_tokenize(text, size, given.max_tokens)),
     )
     made: list[Transform] = []
     for option, texts, example, parse in requested:
@@ -419,69 +413,62 @@ def _image_option(option: str, metavar: str, help: str) -> Any:
     return text_option(option, metavar, help, Panel.IMAGE_TRANSFORMS)
 
 
-ResizeOption: TypeAlias = Annotated[
-    str | None, _image_option("--resize", "HxW", "Resize images and masks, for example to 224x224.")
-]
-ResizeFilterOption: TypeAlias = Annotated[
-    str | None,
-    _image_option(
-        "--resize-filter",
-        "NAME",
-        "Filter of --resize for images: bilinear (default), nearest, box, hamming, bicubic or lanczos.",
-    ),
-]
-ResizeFitOption: TypeAlias = Annotated[
-    str | None,
-    _image_option(
-        "--resize-fit", "NAME", "How --resize fits images: stretch (default), pad, crop or within (no padding)."
-    ),
-]
-CropOption: TypeAlias = Annotated[
-    str | None, _image_option("--crop", "HxW", "Crop images and masks to this size at the centre.")
-]
-EncodeOption: TypeAlias = Annotated[
-    str | None, _image_option("--encode", "FORMAT", "Re-encode images: jpeg:90, png or webp:80.")
-]
-DecodeOption: TypeAlias = Annotated[
-    bool, flag_option("--decode", "Store images as raw pixels (large).", Panel.IMAGE_TRANSFORMS)
-]
-NormalizeOption: TypeAlias = Annotated[
-    bool,
-    flag_option("--normalize", "Store images as float32 from 0 to 1 (very large).", Panel.IMAGE_TRANSFORMS),
-]
-MeanOption: TypeAlias = Annotated[
-    str | None, _image_option("--mean", "A,B,C", "Mean that --normalize subtracts, per channel; or imagenet.")
-]
-StdOption: TypeAlias = Annotated[
-    str | None,
-    _image_option("--std", "A,B,C", "Standard deviation that --normalize divides by, per channel; or imagenet."),
-]
+@dataclass(frozen=True, kw_only=True)
+class ImageTransformOptions:
+    """Transforms of images and masks."""
+
+    resize: Annotated[
+        str | None, _image_option("--resize", "HxW", "Resize images and masks, for example to 224x224.")
+    ] = None
+    resize_filter: Annotated[
+        str | None,
+        _image_option(
+            "--resize-filter",
+            "NAME",
+            "Filter of --resize for images: bilinear (default), nearest, box, hamming, bicubic or lanczos.",
+        ),
+    ] = None
+    resize_fit: Annotated[
+        str | None,
+        _image_option(
+            "--resize-fit", "NAME", "How --resize fits images: stretch (default), pad, crop or within (no padding)."
+        ),
+    ] = None
+    crop: Annotated[
+        str | None, _image_option("--crop", "HxW", "Crop images and masks to this size at the centre.")
+    ] = None
+    encode: Annotated[
+        str | None, _image_option("--encode", "FORMAT", "Re-encode images: jpeg:90, png or webp:80.")
+    ] = None
+    decode: Annotated[
+        bool, flag_option("--decode", "Store images as raw pixels (large).", Panel.IMAGE_TRANSFORMS)
+    ] = False
+    normalize: Annotated[
+        bool,
+        flag_option("--normalize", "Store images as float32 from 0 to 1 (very large).", Panel.IMAGE_TRANSFORMS),
+    ] = False
+    mean: Annotated[
+        str | None, _image_option("--mean", "A,B,C", "Mean that --normalize subtracts, per channel; or imagenet.")
+    ] = None
+    std: Annotated[
+        str | None,
+        _image_option("--std", "A,B,C", "Standard deviation that --normalize divides by, per channel; or imagenet."),
+    ] = None
 
 
-def parse_image_transforms(
-    *,
-    resize: str | None,
-    resize_filter: str | None,
-    resize_fit: str | None,
-    crop: str | None,
-    encode: str | None,
-    decode: bool,
-    normalize: bool,
-    mean: str | None,
-    std: str | None,
-) -> list[Transform]:
+def parse_image_transforms(given: ImageTransformOptions) -> list[Transform]:
     """The transforms of images, in the order in which they apply."""
-    if not (resize or crop or encode or decode or normalize or resize_filter or resize_fit or mean or std):
+    if not any(vars(given).values()):
         return []  # without loading the transforms
     from rekord.arguments import one_of
     from rekord.transforms import images
     from rekord.transforms.image_row import FILTERS
 
     for option, value, needs in (
-        ("--resize-filter", resize_filter, resize),
-        ("--resize-fit", resize_fit, resize),
-        ("--mean", mean, normalize),
-        ("--std", std, normalize),
+        ("--resize-filter", given.resize_filter, given.resize),
+        ("--resize-fit", given.resize_fit, given.resize),
+        ("--mean", given.mean, given.normalize),
+        ("--std", given.std, given.normalize),
     ):
         if value is not None and not needs:
             needed = "--resize HxW" if option.startswith("--resize") else "--normalize"
@@ -492,38 +479,38 @@ def parse_image_transforms(
                 found=f"{option} alone",
                 do=f"add {needed}, or leave {option} out",
             )
-    forms = {"--encode": encode is not None, "--decode": decode, "--normalize": normalize}
-    given = [option for option, is_given in forms.items() if is_given]
-    if len(given) > 1:
+    forms = {"--encode": given.encode is not None, "--decode": given.decode, "--normalize": given.normalize}
+    chosen = [option for option, is_chosen in forms.items() if is_chosen]
+    if len(chosen) > 1:
         raise error(
             "U605",
             "images can be stored in one form only",
             expected="one of --encode, --decode and --normalize",
-            found=", ".join(given),
+            found=", ".join(chosen),
             do="leave all but one of them out",
         )
     made: list[Transform] = []
-    if resize is not None:
-        with attribute_errors_to_option("--resize-filter", resize_filter or ""):
-            name = one_of("filter", resize_filter or "bilinear", tuple(FILTERS))
-        with attribute_errors_to_option("--resize-fit", resize_fit or ""):
-            fit = one_of("fit", resize_fit or "stretch", images.FIT_MODES)
-        with attribute_errors_to_option("--resize", resize, "--resize 224x224"):
-            made.append(images.resize(*_parse_size(resize), filter=name, fit=fit))  # type: ignore[arg-type]
-    if crop is not None:
-        with attribute_errors_to_option("--crop", crop, "--crop 224x224"):
-            made.append(images.crop(*_parse_size(crop)))
-    if encode is not None:
-        with attribute_errors_to_option("--encode", encode, "--encode jpeg:90"):
-            made.append(_parse_encode(encode))
-    if decode:
+    if given.resize is not None:
+        with attribute_errors_to_option("--resize-filter", given.resize_filter or ""):
+            name = one_of("filter", given.resize_filter or "bilinear", tuple(FILTERS))
+        with attribute_errors_to_option("--resize-fit", given.resize_fit or ""):
+            fit = one_of("fit", given.resize_fit or "stretch", images.FIT_MODES)
+        with attribute_errors_to_option("--resize", given.resize, "--resize 224x224"):
+            made.append(images.resize(*_parse_size(given.resize), filter=name, fit=fit))  # type: ignore[arg-type]
+    if given.crop is not None:
+        with attribute_errors_to_option("--crop", given.crop, "--crop 224x224"):
+            made.append(images.crop(*_parse_size(given.crop)))
+    if given.encode is not None:
+        with attribute_errors_to_option("--encode", given.encode, "--encode jpeg:90"):
+            made.append(_parse_encode(given.encode))
+    if given.decode:
         made.append(images.decode())
-    if normalize:
-        with attribute_errors_to_option("--mean", mean or "", "--mean 0.5,0.5,0.5"):
-            less = 0.0 if mean is None else _parse_channels(mean)
+    if given.normalize:
+        with attribute_errors_to_option("--mean", given.mean or "", "--mean 0.5,0.5,0.5"):
+            less = 0.0 if given.mean is None else _parse_channels(given.mean)
             images.normalize(less)  # an error in the mean is one of --mean, not of --std
-        with attribute_errors_to_option("--std", std or "", "--std 0.5,0.5,0.5"):
-            made.append(images.normalize(less, 1.0 if std is None else _parse_channels(std)))
+        with attribute_errors_to_option("--std", given.std or "", "--std 0.5,0.5,0.5"):
+            made.append(images.normalize(less, 1.0 if given.std is None else _parse_channels(given.std)))
     return made
 
 
