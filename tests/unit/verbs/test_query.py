@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import gzip
 import signal
@@ -551,6 +552,26 @@ def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: 
             rk.query(data, 'select max("select") from records')
     finally:
         gc.enable()
+
+
+@pytest.mark.concurrency
+def test_an_interrupt_just_before_the_wait_ends_a_query() -> None:
+    was_interrupted = threading.Event()
+
+    def query() -> None:
+        _thread.interrupt_main()  # unlike a signal to a thread that waits already, it ends no system call
+        assert was_interrupted.wait(300)
+
+    runner = engine.InterruptibleRunner(SimpleNamespace(interrupt=was_interrupted.set))
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(query)
+    finally:
+        gc.enable()
+    assert was_interrupted.is_set()
+    runner.close()
 
 
 @pytest.mark.concurrency

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -45,6 +45,9 @@ _MAX_PREFETCH = 4096
 _EXIT_SECONDS = 10.0
 """How long the end of the process waits for threads that are still working. One of them may hang in a
 read that never returns."""
+
+_SIGNAL_SECONDS = 0.5
+"""A wait is repeated after this time, because a signal that arrives just before it does not end it."""
 
 
 def new_pool() -> _core.Pool:
@@ -224,7 +227,7 @@ class OrderedWork(Generic[WorkItem, Result]):
         if not self._threads:
             self._start()
         result: Result | None
-        result, failure = self._waiting.popleft().get()
+        result, failure = _get_result(self._waiting.popleft())
         if failure is not None:
             try:
                 raise failure
@@ -378,6 +381,12 @@ class _WorkerState(Generic[WorkItem, Result]):
             last = self.running == 0
         if last and self.on_end is not None:
             self.on_end()
+
+
+def _get_result(slot: _Slot) -> tuple[Any, BaseException | None]:
+    while True:
+        with suppress(Empty):
+            return slot.get(timeout=_SIGNAL_SECONDS)
 
 
 def _call_safely(call: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:

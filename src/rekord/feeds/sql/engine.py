@@ -96,6 +96,8 @@ class InterruptibleRunner:
         running: Future[Any] = Future()
         try:
             self._thread.submit(_run_call, running, call)
+            while not wait([running], timeout=0.5).done:
+                pass  # a signal that arrives just before a wait does not end it
             return running.result()
         except KeyboardInterrupt:
             while not running.cancel() and not running.done():  # an interrupt before the query starts is lost
