@@ -33,6 +33,7 @@ from rekord.sources.base import (
     SourceRow,
     full_path,
     is_partitioned,
+    list_values,
 )
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
 from rekord.sources.wrapped import WrappedSource
@@ -141,14 +142,13 @@ def iter_rows(chunk: Chunk) -> Iterator[SourceRow]:
         return
     values = chunk.values
     if isinstance(values, pa.RecordBatch):
-        dicts = values.to_pylist()
-    else:
-        columns = {
-            name: column.to_pylist() if isinstance(column, (pa.Array, pa.ChunkedArray)) else column
-            for name, column in values.items()
-        }
-        dicts = [{name: column[i] for name, column in columns.items()} for i in range(chunk.rows)]
-    for i, row in enumerate(dicts):
+        values = dict(zip(values.schema.names, values.columns, strict=True))
+    columns = {
+        name: list_values(column) if isinstance(column, (pa.Array, pa.ChunkedArray)) else column
+        for name, column in values.items()
+    }
+    for i in range(chunk.rows):
+        row = {name: column[i] for name, column in columns.items()}
         yield SourceRow(chunk.path, chunk.first + i, row, chunk.line_of(i))
 
 

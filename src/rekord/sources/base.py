@@ -37,6 +37,38 @@ class SourceRow(NamedTuple):
     line: int | None = None  # in a text file, from 1
 
 
+def list_values(array: Any) -> list[Any]:
+    """The values of an Arrow array. Times that Python's datetime cannot represent make all of them datetime64."""
+    import pyarrow as pa
+
+    kind = array.type
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    if not pa.types.is_timestamp(kind):
+        return array.to_pylist()  # type: ignore[no-any-return]
+    try:
+        return array.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):  # the year 0, or nanoseconds without pandas
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if kind != array.type:
+        return split_rows(list_values(array.flatten()), array)
+    valid = array.is_valid().to_pylist()
+    times = array.to_numpy(zero_copy_only=False)
+    return [time if there else None for time, there in zip(times, valid, strict=True)]
+
+
+def split_rows(values: list[Any], lists: Any) -> list[Any]:
+    """The flat values of an array of lists for each row, None for a null."""
+    from pyarrow import compute
+
+    rows: list[Any] = []
+    begin = 0
+    for length in compute.list_value_length(lists).to_pylist():
+        rows.append(None if length is None else values[begin : begin + length])
+        begin += length or 0
+    return rows
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnChunk:
     """Consecutive rows of one file, in columns: row `i` has the position `first + i`."""

@@ -24,6 +24,8 @@ from rekord.sources.base import (
     SourceFacts,
     SourceFile,
     SourceGuess,
+    list_values,
+    split_rows,
 )
 
 
@@ -361,16 +363,8 @@ def restore_columns(batch: Any, schema: Schema) -> dict[str, Any]:
 
 def _restore_steps(array: Any, feature: Feature) -> list[Any]:
     """The steps of each row, None for a row without steps."""
-    from pyarrow import compute
-
     inner = restored_column(feature, array.flatten())
-    values = inner.to_pylist() if hasattr(inner, "to_pylist") else list(inner)
-    rows: list[Any] = []
-    begin = 0
-    for length in compute.list_value_length(array).to_pylist():
-        rows.append(None if length is None else values[begin : begin + length])
-        begin += length or 0
-    return rows
+    return split_rows(list_values(inner) if hasattr(inner, "to_pylist") else list(inner), array)
 
 
 def _select_columns(schema: Schema, names: tuple[str, ...]) -> Schema | None:
@@ -430,7 +424,7 @@ def _(feature: Tensor, array: Any) -> Any:
 
 
 def _restore_rows(array: Any, feature: Feature) -> list[Any]:
-    rows: list[Any] = array.to_pylist()
+    rows = list_values(array)
     if None in feature.shape[1:] and not getattr(feature, "partitions", ()):
         return [None if row is None else _reshape(row, feature.shape) for row in rows]
     return rows

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from sample_conversions import build_conversion
@@ -26,6 +28,30 @@ from rekord.conversion.workers import WorkerPool
 
 ROWS = [{"a": i, "b": i + 1} for i in range(20)]
 NEEDS = "declare the columns that `map=` returns: schema=rk.Schema({…})"
+
+
+NANOSECONDS = """
+import sys
+from importlib.abc import MetaPathFinder
+
+
+class NoPandas(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ImportError(name)
+
+
+sys.meta_path.insert(0, NoPandas())
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import rekord as rk
+
+if __name__ == "__main__":
+    pa.parquet.write_table(pa.table({"t": np.array([1, 10**18 + 7], "M8[ns]")}), "a.parquet")
+    made = rk.write("a.parquet", "out", map=lambda row: row, workers=1, progress=False)
+    print([str(time) for batch in made["train"].batches(2) for time in batch["t"]])
+"""
 
 
 def with_area(row: Any) -> Any:
@@ -49,6 +75,35 @@ def test_a_function_may_add_columns(tmp_path: Path) -> None:
         made = rk.write(given, tmp_path / "out", map=with_area, fresh=True, progress=False)
         assert made.schema == rk.Schema({"a": rk.Int64(), "b": rk.Int64(), "area": rk.Int64()})
         assert [row["area"] for row in made["train"]] == [row["a"] * row["b"] for row in ROWS]
+
+
+def test_times_that_a_datetime_cannot_represent_reach_the_function(
+    tmp_path: Path,
+) -> None:
+    times = np.array(["0000-12-31T23:59:59", "2001-09-09T01:46:40", "NaT"], "M8[us]")
+    lists = pa.array([times[:2], None, times[1:2]], pa.list_(pa.timestamp("us")))
+    given = tmp_path / "times.parquet"
+    pq.write_table(pa.table({"t": times, "many": lists}), given)
+    seen: list[Any] = []
+    schema = rk.Schema({"t": rk.Timestamp(optional=True), "many": rk.Timestamp(shape=[None], optional=True)})
+
+    def look(row: Any) -> Any:
+        seen.append(row)
+        return row
+
+    made = rk.write(given, tmp_path / "out", map=look, schema=schema, workers=1, progress=False)
+    assert [row["t"] for row in seen] == [times[0], times[1], None]
+    assert [row["many"] for row in seen] == [list(times[:2]), None, [times[1]]]
+    batch = next(iter(made["train"].batches(3)))
+    assert batch["t"].values[:2].tolist() == times[:2].tolist()
+
+
+def test_nanoseconds_reach_the_function_without_pandas(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(NANOSECONDS)
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "['1970-01-01T00:00:00.000000001', '2001-09-09T01:46:40.000000007']\n"
 
 
 def test_a_column_that_only_later_rows_have_needs_a_schema(tmp_path: Path) -> None:
