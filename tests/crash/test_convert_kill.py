@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from sample_conversions import (
+    SUPPORT_FOLDER,
     NumberedFilesSource,
     execute_conversion,
     find_leftovers,
@@ -82,7 +83,10 @@ class Child:
         script.write_text(SCRIPT)
         arguments = [source.root, str(out), str(workers), str(stop_at), form]
         self.process = subprocess.Popen(
-            [sys.executable, str(script), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, str(script), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": SUPPORT_FOLDER},
         )
 
     def stopped(self) -> bool:

@@ -24,6 +24,9 @@ from rekord.storage.local import LOCAL, Storage
 from rekord.verbs.options import WriteOptions
 from rekord.verbs.write import prepare_conversion, run_conversion
 
+SUPPORT_FOLDER = str(Path(__file__).parent)
+"""For the PYTHONPATH of scripts that import this module."""
+
 ManifestEdit = Callable[[dict[str, Any]], object]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from sample_conversions import SUPPORT_FOLDER
 
 # With small parts, so that a small dataset has many of them. A process of its own: what others left counts too.
 SCRIPT = """
@@ -41,6 +43,7 @@ def peak_bytes(rows: int, out: Path, options: dict[str, object]) -> int:
         text=True,
         timeout=120,
         check=True,
+        env={**os.environ, "PYTHONPATH": SUPPORT_FOLDER},
     )
     return int(ran.stdout)
 
