@@ -8,6 +8,7 @@ import gzip
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -559,6 +560,7 @@ def test_an_interrupt_just_before_the_wait_ends_a_query() -> None:
     was_interrupted = threading.Event()
 
     def query() -> None:
+        time.sleep(0.2)  # the main thread waits by then
         _thread.interrupt_main()  # unlike a signal to a thread that waits already, it ends no system call
         assert was_interrupted.wait(300)
 
