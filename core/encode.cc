@@ -492,10 +492,16 @@ bool fits(const SlotSpec& spec, size_t count) noexcept {
 // The i-th string of a column.
 Bytes string_at(const ColumnView& column, size_t i) noexcept {
   if (column.strings != nullptr) return column.strings[i];
-  const bool wide = column.ends != nullptr;
-  const int64_t begin = wide ? column.ends[i] : column.short_ends[i];
-  const int64_t end = wide ? column.ends[i + 1] : column.short_ends[i + 1];
-  return {column.data + begin, static_cast<size_t>(end - begin)};
+  if (column.ends != nullptr)
+    return {column.data + column.ends[i], static_cast<size_t>(column.ends[i + 1] - column.ends[i])};
+  if (column.short_ends != nullptr)
+    return {column.data + column.short_ends[i],
+            static_cast<size_t>(column.short_ends[i + 1] - column.short_ends[i])};
+  const std::byte* begin = column.data + i * column.width;
+  size_t bytes = column.width;
+  if (column.padded)
+    while (bytes != 0 && begin[bytes - 1] == std::byte{0}) --bytes;
+  return {begin, bytes};
 }
 
 // The values of one row of a column. Strings that lie end to end are noted in `strings`,

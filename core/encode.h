@@ -118,9 +118,11 @@ struct ColumnView {
   const int64_t* ints = nullptr;
   const float* floats = nullptr;
   // Byte strings: one by one, or end to end in `data` with one of the two arrays of
-  // ends (the first string is between the first two).
+  // ends (the first string is between the first two), or `width` bytes each.
   const Bytes* strings = nullptr;
   const std::byte* data = nullptr;
+  size_t width = 0;
+  bool padded = false;  // zeros at the end of these `width` bytes are not part of a string
   const int64_t* ends = nullptr;
   const int32_t* short_ends = nullptr;
   const int64_t* offsets = nullptr;  // of rows, in values; null: the slot's count each

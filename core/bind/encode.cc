@@ -18,6 +18,7 @@ namespace {
 
 template <class Item>
 using Array = nb::ndarray<const Item, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FixedWidth = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // What a piece is begun with: enough that it need not grow on the way.
 constexpr size_t kMostStart = 4 << 20;
@@ -112,9 +113,12 @@ class Holder {
     }
     if (nb::isinstance<nb::list>(given)) return objects(nb::cast<nb::list>(given), spec, view);
     const auto parts = nb::cast<nb::tuple>(given);
-    require(parts.size() == 2, "strings are (ends, data), or (column, known to be UTF-8)");
+    require(parts.size() == 2,
+            "strings are (ends, data), (rows of bytes, padded), or (column, known to be UTF-8)");
     if (nb::isinstance<StringColumn>(parts[0]))
       return native_strings(parts[0], nb::cast<bool>(parts[1]), spec, view);
+    if (FixedWidth rows; nb::try_cast(parts[0], rows))
+      return fixed_width(std::move(rows), nb::cast<bool>(parts[1]), spec, view);
     const auto& data = hold<uint8_t>(parts[1]);
     view.data = reinterpret_cast<const std::byte*>(start_of(data));
     // One look at all bytes together is much quicker than one at each string.
@@ -135,6 +139,17 @@ class Holder {
             "ends past the data");
     for (size_t i = 1; i < count; ++i) require(ends[i - 1] <= ends[i], "ends that fall");
     return count - 1;
+  }
+
+  // One string a row of the array.
+  size_t fixed_width(FixedWidth rows, bool padded, const SlotSpec& spec, ColumnView& view) {
+    const auto& held = fixed_.emplace_back(std::move(rows));
+    view.data = reinterpret_cast<const std::byte*>(
+        held.data() != nullptr ? held.data() : reinterpret_cast<const uint8_t*>(&kNothing));
+    view.width = held.shape(1);
+    view.padded = padded;
+    view.check_utf8 = spec.utf8 && !is_ascii(view.data, held.size());
+    return held.shape(0);
   }
 
   // A list of bytes and str. The tuple holds on to each of them, whatever happens to the list.
@@ -181,6 +196,7 @@ class Holder {
   std::deque<Array<int32_t>> short_ints_;
   std::deque<Array<float>> floats_;
   std::deque<Array<uint8_t>> bytes_;
+  std::deque<FixedWidth> fixed_;
   std::deque<nb::tuple> objects_;
   std::deque<std::vector<Bytes>> strings_;
 };
@@ -325,8 +341,9 @@ void bind_encode(nb::module_& module) {
            nb::arg("features"), nb::arg("steps").none(), nb::arg("pool"), nb::arg("columns"),
            nb::arg("lists"), nb::arg("rows"),
            "`columns`: (values, offsets or None, valid or None) a slot, None where it is absent;\n"
-           "values are an int64 or float32 array, (ends, data) arrays, (StringColumn, known to be\n"
-           "UTF-8), or a list of bytes and str.\n"
+           "values are an int64 or float32 array, (ends, data) arrays, (2-D array with one string\n"
+           "a row, whether zeros at its end are padding), (StringColumn, known to be UTF-8), or a\n"
+           "list of bytes and str.\n"
            "`lists`: (column of the steps, number of steps, offsets, valid or None) a slot.")
       .def("check", &ColumnBatch::check,
            "(row, problem, slot) of the first row that cannot be written, or None.")

@@ -184,8 +184,8 @@ def _store_string_column(feature: Feature, column: Any) -> Any:
         return column.slot() if feature.shape == column.shape else None
     if feature.shape != ():
         return None
-    if isinstance(column, np.ndarray) and column.dtype.kind == "S" and not feature.is_text:
-        return _pack_fixed_width(column) if column.ndim == 1 and column.dtype.itemsize else None
+    if isinstance(column, np.ndarray) and column.dtype.kind == "S" and column.ndim == 1 and column.dtype.itemsize:
+        return (_octets(column, column.dtype.itemsize), True), None, None
     strings = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
     if not isinstance(strings, (list, tuple)):
         return None
@@ -199,17 +199,9 @@ def _store_string_column(feature: Feature, column: Any) -> Any:
     return packed, None, valid
 
 
-def _pack_fixed_width(column: Array) -> Any:
-    """An array of NumPy byte strings, without their zero padding."""
-    width = column.dtype.itemsize
-    octets = np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width)
-    if octets[:, -1].all():
-        ends = np.arange(len(column) + 1, dtype=np.int64) * width
-        return (ends, octets.reshape(-1)), None, None
-    there = octets != 0
-    lengths = np.where(there.any(axis=1), width - there[:, ::-1].argmax(axis=1), 0)
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return (ends, octets[np.arange(width) < lengths[:, None]]), None, None
+def _octets(array: Array, row_bytes: int) -> Array:
+    """The bytes of an array, a row of it in each row."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(len(array), row_bytes)
 
 
 class PackedStrings:
@@ -243,10 +235,8 @@ def _pack_tensors(feature: Tensor, column: Any, rows: int) -> Any:
         return None
     array = cast_tensor(array, feature)
     check_shape(array.shape[1:], feature.shape, array)
-    data = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-    each = prod(array.shape[1:]) * array.dtype.itemsize
-    ends = np.arange(rows + 1, dtype=np.int64) * each
-    return (ends, data.reshape(-1).view(np.uint8)), None, None
+    data = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return (_octets(data, prod(array.shape[1:]) * array.dtype.itemsize), False), None, None
 
 
 def build_slots_by_row(field: ColumnPlan, column: Iterable[Any]) -> Slots:
