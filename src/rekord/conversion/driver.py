@@ -52,7 +52,7 @@ from rekord.dataset.manifest import (
     list_shard_folders,
     manifest_path,
     read_manifest,
-    tag_digest,
+    tag_sha256,
 )
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
@@ -661,7 +661,7 @@ def write_companions(
     for name, done in shards.items():
         listed = _encode_block_list(done)
         staging.write(os.path.join(blocks, f"{name}.arrow"), listed, sync=True)
-        digest = tag_digest(hashlib.sha256(listed).hexdigest())
+        digest = tag_sha256(hashlib.sha256(listed).hexdigest())
         splits[name] = msgspec.structs.replace(manifest.splits[name], blocks=digest)
     manifest = msgspec.structs.replace(manifest, splits=splits)
     files = companions(manifest)

@@ -15,7 +15,6 @@ from rekord.conversion.plan import ShardingRule
 from rekord.conversion.spill import RUN_BYTES, CompletedPart
 from rekord.conversion.splits import HASH_BITS
 from rekord.dataset.index import METADATA_FOLDER, Count, encode_index_file
-from rekord.dataset.manifest import tag_digest
 from rekord.framing.deflate import DeflateSink
 from rekord.schema import Schema
 from rekord.storage.local import AsyncWriter
@@ -239,7 +238,7 @@ class StagedShard:
             self._deflate.finish()
         self._output.finish()
         offsets = np.cumsum(lengths) - lengths
-        digest = tag_digest(self._output.sha256())
+        digest = self._output.digest
         flush_points = () if self._deflate is None else self._deflate.flush_points
         made = encode_index_file(schema, index, offsets, tables, flush_points, digest)
         staging = self._staging

@@ -42,7 +42,6 @@ _NAMED_FORMAT = 3
 CHECKSUM = "crc32c"
 """The checksum of index chunks."""
 
-_ALGORITHM = "sha256"
 MAX_INFLATION_RATIO = 1032  # of deflate: output bytes per input byte
 _MAX_MANIFEST_BYTES = 1 << 30
 _MAX_CACHED_MANIFESTS = 8
@@ -53,9 +52,9 @@ _MAX_FOLDERS = 8
 """How deep shards may lie below the folder of their manifest."""
 
 
-def tag_digest(hexdigest: str) -> str:
-    """A SHA-256 with the name of the algorithm, as manifests hold it: a later version may use another one."""
-    return f"{_ALGORITHM}:{hexdigest}"
+def tag_sha256(hexdigest: str) -> str:
+    """A SHA-256 with the name of the algorithm, as manifests hold every digest. Those of shards are `FileDigest`s."""
+    return f"sha256:{hexdigest}"
 
 
 def shard_name(template: str, split: str, shard: int, shards: int) -> str:
@@ -173,7 +172,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def _checksum(manifest: Manifest) -> str:
     """Of the content of a manifest, not of its bytes: reformatting the file is not damage."""
     whole = msgspec.structs.replace(manifest, format=_written_format(manifest), checksum=None)
-    return tag_digest(hashlib.sha256(msgspec.json.encode(whole)).hexdigest())
+    return tag_sha256(hashlib.sha256(msgspec.json.encode(whole)).hexdigest())
 
 
 def _written_format(manifest: Manifest) -> int:
@@ -214,7 +213,7 @@ def _upgrade_v1(old: _ManifestV1) -> Manifest:
         shards = ManifestShards(
             records=part.shards.records,
             bytes=part.shards.bytes,
-            digest=[tag_digest(sha256) for sha256 in part.shards.sha256],
+            digest=[tag_sha256(sha256) for sha256 in part.shards.sha256],
         )
         splits[name] = ManifestSplit(**{**msgspec.structs.asdict(part), "shards": shards})
     return Manifest(**{**msgspec.structs.asdict(old), "splits": splits})

@@ -28,7 +28,6 @@ from rekord.dataset.manifest import (
     ManifestSplit,
     manifest_path,
     read_manifest,
-    tag_digest,
 )
 from rekord.dataset.read import infer_compression, list_record_files, open_frames
 from rekord.errors import CompressionError, FrameError, RekordError, error
@@ -337,7 +336,7 @@ class SalvagedFile:
     lost: int | None = 0
     failure: RekordError | None = None  # the first, if there are gaps
     file_bytes: int | None = None  # None: no file was created
-    sha256: str = ""
+    digest: str = ""
 
 
 def salvage_file_records(
@@ -384,7 +383,7 @@ def salvage_file_records(
         if sink is not None and output is not None:
             sink.finish()
             output.finish()
-            kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
+            kept.file_bytes, kept.digest = output.n_bytes, output.digest
     return kept
 
 
@@ -393,7 +392,7 @@ def write_empty_file(file: Writable, compression: str) -> SalvagedFile:
     with AsyncWriter(file, hashed=True) as output:
         open_frame_sink(compression, output.write).finish()
         output.finish()
-    return SalvagedFile(file_bytes=output.n_bytes, sha256=output.sha256())
+    return SalvagedFile(file_bytes=output.n_bytes, digest=output.digest)
 
 
 def _find_intact_stream(path: str, storage: Storage) -> SalvagedFile | None:
@@ -420,7 +419,7 @@ def _copy_intact_stream(
         copy_file_bytes(path, output.write, storage)
         output.finish()
     _add_to_report(ledger, kept.records, kept.framed_bytes)
-    kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
+    kept.file_bytes, kept.digest = output.n_bytes, output.digest
     return kept
 
 
@@ -506,7 +505,7 @@ class DatasetSalvage:
             shards=ManifestShards(
                 records=records,
                 bytes=[one.file_bytes or 0 for one in kept],
-                digest=[tag_digest(one.sha256) for one in kept],
+                digest=[one.digest for one in kept],
             ),
         )
 

@@ -6,7 +6,6 @@ Also the errors for memory, threads and folders that the system refuses, and ref
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import shlex
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage import portability
+from rekord.storage.digest import FileDigest
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -538,7 +538,7 @@ class AsyncWriter:
 
     def __init__(self, file: Writable, *, hashed: bool) -> None:
         self._file = file
-        self._digest = hashlib.sha256() if hashed else None
+        self._digest = FileDigest() if hashed else None
         self._gathered = bytearray()
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[None]] = deque()
@@ -586,9 +586,10 @@ class AsyncWriter:
             self._put(self._gathered)
             self._gathered = bytearray()
 
-    def sha256(self) -> str:
+    @property
+    def digest(self) -> str:
         """The digest of what was written; empty if not hashed."""
-        return "" if self._digest is None else self._digest.hexdigest()
+        return "" if self._digest is None else str(self._digest)
 
     def _put(self, data: Buffer) -> None:
         if self._stopped:

@@ -51,7 +51,6 @@ from rekord.dataset.manifest import (
     is_shard_path,
     manifest_path,
     shard_name,
-    tag_digest,
 )
 from rekord.dataset.read import check_complete, group_by_split, list_record_files, next_frames, read_tfds_listing
 from rekord.dataset.readers.pipeline import BatchDecoder
@@ -66,6 +65,7 @@ from rekord.schema import Feature, Label, Payload, RecordKind, Schema, of_type
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import read_tfds_folder
 from rekord.schema.schema import check_kind
+from rekord.storage.digest import FileDigest
 from rekord.storage.local import LOCAL, PathLike, Readable, Storage, read_file
 from rekord.storage.router import reject_remote_write
 from rekord.storage.transaction import Staging, Transaction
@@ -126,7 +126,7 @@ class ShardScan:
             raise file_changed_error(path, stamp, now)
         whole = np.concatenate(offsets).astype(np.int64)
         points = () if compression == "none" else find_seekable_points(path, compression, whole, stamp[0])
-        digest = tag_digest(file.digest.hexdigest())
+        digest = str(file.digest)
         made = encode_index_file(self.schema, self.index, whole, tables, points, digest)
         facts = AdoptedShard(
             records=len(whole),
@@ -191,10 +191,10 @@ def unknown_class_error(name: str, found: int, allowed: npt.NDArray[np.int64], w
 
 
 class _HashingFile:
-    """A file whose SHA-256 is computed while it is read from start to end."""
+    """A file whose digest is computed while it is read from start to end."""
 
     def __init__(self, file: Readable, on_bytes: Callable[[int], object]) -> None:
-        self.digest = hashlib.sha256()
+        self.digest = FileDigest()
         self._file = file
         self._on_bytes = on_bytes
 

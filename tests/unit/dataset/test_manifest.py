@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import zlib
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from blake3 import blake3
 from sample_conversions import disable_fsync, edit_manifest, execute_conversion
 
 import rekord as rk
@@ -64,7 +64,7 @@ def test_counts_sizes_and_checksums_are_those_of_the_files(tmp_path: Path) -> No
             listed.add(shard)
             data = (out / shard).read_bytes()
             assert split.shards.bytes[i] == len(data)
-            assert split.shards.digest[i] == f"sha256:{hashlib.sha256(data).hexdigest()}"
+            assert split.shards.digest[i] == f"blake3:{blake3(data).hexdigest()}"
             inside = list(rk.records(out / shard))
             assert split.shards.records[i] == len(inside)
             payloads += inside

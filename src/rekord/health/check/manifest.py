@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -27,7 +26,6 @@ from rekord.dataset.manifest import (
     has_manifest,
     manifest_path,
     read_manifest,
-    tag_digest,
 )
 from rekord.errors import RekordError, add_location, error, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
@@ -38,6 +36,7 @@ from rekord.report.formatting import format_count
 from rekord.schema import Feature, Schema
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import INFO_NAME, TfdsFolder
+from rekord.storage.digest import FileDigest
 from rekord.storage.local import LOCAL, read_file
 
 _LABEL_MAP_SUFFIXES = ("label_map.pbtxt", "labelmap.pbtxt")
@@ -131,6 +130,11 @@ class ManifestListing:
         key = self.manifest.options.get("key")
         return key if isinstance(key, str) and key in self.schema else None
 
+    def digest_algorithm(self, path: str) -> str:
+        """The algorithm of the digest of a file; empty if the file is not listed."""
+        found = self.shards.get(os.path.normpath(path))
+        return "" if found is None else self.manifest.splits[found[0]].shards.digest[found[1]].partition(":")[0]
+
     def split_of(self, path: str) -> str | None:
         """The split of a file; None if it is not listed."""
         found = self.shards.get(os.path.normpath(path))
@@ -151,13 +155,14 @@ def read_manifest_listing(folder: str) -> ManifestListing | Finding | None:
 
 
 class FileDigests:
-    """The SHA-256 of files, computed by a background thread.
+    """The digests of files, computed by a background thread with the algorithms of those in the manifest.
 
     Add a file right after reading it, while its bytes are still cached.
     """
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-sha256")
+    def __init__(self, listing: ManifestListing) -> None:
+        self._listing = listing
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-digest")
         self._stop = threading.Event()
         self._waiting: dict[str, Future[str | None]] = {}
 
@@ -184,7 +189,7 @@ class FileDigests:
         self.close()
 
     def _digest(self, path: str) -> str | None:
-        digest, buffer = hashlib.sha256(), bytearray(_HASH_BYTES)
+        digest, buffer = FileDigest(self._listing.digest_algorithm(path)), bytearray(_HASH_BYTES)
         view = memoryview(buffer)
         try:
             with LOCAL.open_read(path) as file:
@@ -194,7 +199,7 @@ class FileDigests:
                     digest.update(view[:count])
         except RekordError:
             return None  # reported by the pass over the records, unless it was readable then
-        return tag_digest(digest.hexdigest())
+        return str(digest)
 
 
 def find_manifest_mismatches(

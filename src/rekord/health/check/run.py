@@ -116,7 +116,7 @@ def _iter_findings(
     yield from place.findings
     shards = _list_sharded_files(place)
     with ExitStack() as stack:
-        digests = stack.enter_context(FileDigests()) if place.listing is not None else None
+        digests = None if place.listing is None else stack.enter_context(FileDigests(place.listing))
         declared = place.schema if schema is None else schema
         rules = _build_rules(place, schema, stack)
         records: dict[str, int] = {}  # of files without damage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -42,12 +43,17 @@ def _counts(paths: list[str]) -> dict[str, int]:
     return {path: sum(1 for _ in rk.records(path)) for path in paths}
 
 
-def _found(folder: Path, *, damaged: tuple[str, ...] = ()) -> list[Finding]:
+def _listing(folder: Path) -> ManifestListing:
     listing = read_manifest_listing(str(folder))
     assert isinstance(listing, ManifestListing)
+    return listing
+
+
+def _found(folder: Path, *, damaged: tuple[str, ...] = ()) -> list[Finding]:
+    listing = _listing(folder)
     paths = list_record_files(folder)
     good = [path for path in paths if os.path.basename(path) not in damaged]
-    with FileDigests() as digests:
+    with FileDigests(listing) as digests:
         return list(find_manifest_mismatches(listing, paths, _counts(good), digests))
 
 
@@ -169,20 +175,38 @@ def test_a_dataset_below_a_dataset_is_not_called_unlisted(dataset):
 # ---- Digests ----
 
 
-def test_digests_are_made_beside_and_given_when_asked_for(tmp_path):
+def test_digests_are_made_beside_and_given_when_asked_for(dataset, tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"abc")
-    with FileDigests() as digests:
+    with FileDigests(_listing(dataset)) as digests:
         digests.add(str(path))
         digest = digests.digest(str(path))
-        assert digest == "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        assert digest == "blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"
         assert digests.digest(str(tmp_path / "gone")) is None
 
 
-def test_digests_that_nobody_asks_for_do_not_hold_up_the_end(tmp_path):
+def test_each_shard_is_hashed_by_the_algorithm_of_its_digest_in_the_manifest(dataset):
+    listing = _listing(dataset)
+    paths = list_record_files(dataset)
+    for path in paths[::2]:
+        split, number = listing.shards[path]
+        sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        listing.manifest.splits[split].shards.digest[number] = f"sha256:{sha256}"
+    counts = _counts(paths)
+    with FileDigests(listing) as digests:
+        assert list(find_manifest_mismatches(listing, paths, counts, digests)) == []
+    Path(paths[0]).write_bytes(bytes(Path(paths[0]).stat().st_size))
+    with FileDigests(listing) as digests:
+        [finding] = find_manifest_mismatches(listing, paths, counts, digests)
+    assert finding.path == paths[0]
+    assert finding.expected.startswith("sha256:")
+    assert finding.found.startswith("sha256:")
+
+
+def test_digests_that_nobody_asks_for_do_not_hold_up_the_end(dataset, tmp_path):
     path = tmp_path / "x"
     path.write_bytes(bytes(3 << 20))
-    digests = FileDigests()
+    digests = FileDigests(_listing(dataset))
     for number in range(200):
         os.link(path, tmp_path / f"x{number}")
         digests.add(str(tmp_path / f"x{number}"))
