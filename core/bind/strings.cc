@@ -13,17 +13,6 @@ StringColumn::StringColumn(Column& column)
 StringColumn::StringColumn(BlockRef data, BlockRef ends, size_t count) noexcept
     : data_(std::move(data)), ends_(std::move(ends)), count_(count) {}
 
-Bytes StringColumn::at(size_t index) const noexcept {
-  if (!views_.empty()) {
-    const BytesView& view = views_[index];
-    const std::byte* begin = view.data != nullptr ? view.data : data_->data() + view.offset;
-    return {begin, static_cast<size_t>(view.length)};
-  }
-  if (even_) return {data_->data() + index * width_, width_};
-  const auto* ends = reinterpret_cast<const int64_t*>(ends_->data());
-  return {data_->data() + ends[index], static_cast<size_t>(ends[index + 1] - ends[index])};
-}
-
 const BlockRef& StringColumn::ends() const {
   if (even_ && ends_ == nullptr) {
     BlockRef ends = data_->home().acquire((count_ + 1) * sizeof(int64_t));

@@ -17,7 +17,17 @@ class StringColumn {
 
   size_t size() const noexcept { return count_; }
   bool packed() const noexcept { return views_.empty(); }
-  Bytes at(size_t index) const noexcept;
+  // Here in the header because most strings are a few bytes: a call would cost more than its use.
+  Bytes at(size_t index) const noexcept {
+    if (!views_.empty()) {
+      const BytesView& view = views_[index];
+      const std::byte* begin = view.data != nullptr ? view.data : data_->data() + view.offset;
+      return {begin, static_cast<size_t>(view.length)};
+    }
+    if (even_) return {data_->data() + index * width_, width_};
+    const auto* ends = reinterpret_cast<const int64_t*>(ends_->data());
+    return {data_->data() + ends[index], static_cast<size_t>(ends[index + 1] - ends[index])};
+  }
   uint64_t total_bytes() const noexcept;
   // The same strings, end to end.
   StringColumn pack(Pool& pool) const;

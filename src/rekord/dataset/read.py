@@ -311,10 +311,10 @@ def find_skipped_records(found: FoundFiles) -> list[str]:
     return filter_record_files(found.skipped, starts_with_record, storage=ROUTED_STORAGE)
 
 
-def open_frames(path: str, storage: Storage = ROUTED_STORAGE) -> FrameReader:
-    """A reader of the frames of one file."""
+def open_frames(path: str, storage: Storage = ROUTED_STORAGE, *, reuse: bool = True) -> FrameReader:
+    """A reader of the frames of one file. Without `reuse`, frames stay valid while more are read."""
     sized = storage.stat(path).kind == "file"
-    return FrameReader(storage.open_read(path), path=path, sized=sized)
+    return FrameReader(storage.open_read(path), path=path, sized=sized, reuse=reuse)
 
 
 def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = ROUTED_STORAGE) -> SlabReader:

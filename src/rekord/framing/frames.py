@@ -42,7 +42,7 @@ _TRUNCATION_FAULTS = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGT
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFrames:
-    """Verified frames in a buffer that the next read reuses, unless a batch keeps its slab."""
+    """Verified frames in a buffer that the next read may reuse, unless a batch keeps its slab."""
 
     slab: _core.Slab
     buffer: memoryview
@@ -85,7 +85,8 @@ class FrameReader(_StreamReader):
     """One pass over one record file, which it closes at the end.
 
     `sized`: the file has a known size and is seekable, unlike a pipe. `stream`: an open stream to read instead of the
-    file. `search_bytes`: number of bytes that a search after damage may verify without result.
+    file. `search_bytes`: number of bytes that a search after damage may verify without result. Without `reuse`, the
+    frames that were returned stay valid while more are read.
     """
 
     def __init__(
@@ -97,9 +98,11 @@ class FrameReader(_StreamReader):
         slab_bytes: int = SLAB_BYTES,
         stream: Stream | None = None,
         search_bytes: int = SEARCH_BYTES,
+        reuse: bool = True,
     ) -> None:
         self.path = path
         self._file = file
+        self._reuse = reuse
         self._seekable = sized
         try:
             self._stream, self._head = (stream, b"") if stream else open_stream(file, sized=sized)
@@ -255,7 +258,7 @@ class FrameReader(_StreamReader):
         if needed > len(self._buffer) and kept * 2 > len(self._buffer):
             # Some slack: the frame after this one must not cause another move.
             self._move_to(min(needed, 2 * len(self._buffer)) + SLAB_BYTES)
-        elif self._slab.holders > _OWN_REFERENCES:
+        elif self._begin and (not self._reuse or self._slab.holders > _OWN_REFERENCES):
             self._move_to(len(self._buffer))
         elif self._begin:
             self._buffer[:kept] = self._buffer[self._begin : self._end]

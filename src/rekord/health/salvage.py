@@ -6,11 +6,13 @@ import hashlib
 import json
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -30,6 +32,7 @@ from rekord.dataset.manifest import (
     read_manifest,
 )
 from rekord.dataset.read import infer_compression, list_record_files, open_frames
+from rekord.dataset.readers.pipeline import OrderedWork
 from rekord.errors import CompressionError, FrameError, RekordError, error
 from rekord.framing.deflate import FrameSink, open_frame_sink
 from rekord.framing.frames import SEARCH_BYTES, FrameReader, VerifiedFrames
@@ -45,6 +48,8 @@ from rekord.storage.transaction import StagedFolder, Transaction, exists, kind_a
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+
+FileJob = TypeVar("FileJob")
 
 _MAX_SEARCHED_BYTES = 2 << 30  # the longest protobuf message
 FOREIGN_CODES = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
@@ -75,7 +80,7 @@ class Gap(JsonFields):
 
 @dataclass(frozen=True, slots=True)
 class IntactFrames:
-    """Consecutive intact frames, in a buffer that the next step reuses."""
+    """Consecutive intact frames, in a buffer that the next step may reuse."""
 
     frames: memoryview
     records: int
@@ -83,9 +88,12 @@ class IntactFrames:
 
 
 class SalvageScan:
-    """One pass over one file: `steps`, and what was found out about the file."""
+    """One pass over one file: `steps`, and what was found out about the file.
 
-    def __init__(self, path: str, storage: Storage = LOCAL) -> None:
+    Without `reuse`, the frames of a file that is not compressed stay valid after their step.
+    """
+
+    def __init__(self, path: str, storage: Storage = LOCAL, *, reuse: bool = True) -> None:
         self.path = path
         self.failure: RekordError | None = None  # the first one
         self._storage = storage
@@ -93,7 +101,9 @@ class SalvageScan:
         self._sized = facts.kind == "file"
         self._file_bytes = facts.size_bytes
         self._search_bytes = min(max(SEARCH_BYTES, self._file_bytes), _MAX_SEARCHED_BYTES)
-        self._reader = FrameReader(self._open(), path=path, sized=self._sized, search_bytes=self._search_bytes)
+        self._reader = FrameReader(
+            self._open(), path=path, sized=self._sized, search_bytes=self._search_bytes, reuse=reuse
+        )
         self.compression = self._reader.compression
         self._entry = FILE_START
         self._reentries: ResyncSearch | None = None
@@ -120,8 +130,9 @@ class SalvageScan:
             try:
                 for stretch in self._reader.iter_verified_frames():
                     self._runs += 1
-                    with memoryview(stretch.buffer)[slice(*_find_frame_bounds(stretch))] as frames:
-                        yield IntactFrames(frames, len(stretch.extents), self._searched)
+                    frames = stretch.buffer[slice(*_find_frame_bounds(stretch))]
+                    yield IntactFrames(frames, len(stretch.extents), self._searched)
+                    del frames, stretch  # their memory can be read into again
             except (FrameError, CompressionError) as failure:
                 gap, resumes = self._skip_failure(failure)
                 # The checksum of the whole stream is wrong because of damage that was already reported.
@@ -260,6 +271,7 @@ MAX_GAPS = 100_000
 """Maximum number of listed gaps; further ones are counted."""
 
 _COPY_BYTES = 1 << 20
+_MIN_BORROWED_BYTES = 1 << 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -305,11 +317,13 @@ class SalvageReport:
 
 
 class SalvageLedger:
-    """The report of a salvage while it is written."""
+    """The report of a salvage while it is written, by several threads."""
 
     def __init__(self, report: SalvageReport, on_gap: Callable[[Gap], None] | None = None) -> None:
         self.report = report
+        self.is_stopped = False
         self._on_gap = on_gap
+        self._lock = threading.Lock()
 
     def take(self, gap: Gap) -> None:
         """Record a gap; `lost` has its cost."""
@@ -320,10 +334,80 @@ class SalvageLedger:
         if self._on_gap is not None:
             self._on_gap(gap)
 
+    def begin_file(self) -> None:
+        """Count a file."""
+        with self._lock:
+            self.report.files += 1
+
+    def keep(self, records: int, framed_bytes: int, *, resynchronised: bool = False) -> None:
+        """Count kept records."""
+        with self._lock:
+            self.report.kept += records
+            self.report.payload_bytes += framed_bytes - records * _core.FRAMING_BYTES
+            self.report.resynchronised += records if resynchronised else 0
+
     def lost(self, records: int | None) -> None:
         """Count lost records of one file; None if their number is unknown."""
-        so_far = self.report.lost_records
-        self.report.lost_records = None if records is None or so_far is None else so_far + records
+        with self._lock:
+            self.report.lost_records = _sum_or_none(self.report.lost_records, records)
+
+
+class _FileLedger:
+    """The ledger of one of several files that are read at once: its gaps wait for their turn."""
+
+    def __init__(self, ledger: SalvageLedger) -> None:
+        self._ledger = ledger
+        self._gaps: list[Gap] = []
+        self._more = 0
+        self.begin_file, self.keep, self.lost = ledger.begin_file, ledger.keep, ledger.lost
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._ledger.is_stopped
+
+    def take(self, gap: Gap) -> None:
+        """Hold a gap until `close`."""
+        if len(self._gaps) < MAX_GAPS:
+            self._gaps.append(gap)
+        else:
+            self._more += 1
+
+    def close(self) -> None:
+        """Record the gaps of the file."""
+        for gap in self._gaps:
+            self._ledger.take(gap)
+        self._ledger.report.not_listed += self._more
+
+
+AnyLedger: TypeAlias = "SalvageLedger | _FileLedger"
+_THREADS = 2
+
+
+def _salvage_each(
+    files: Sequence[FileJob], salvage_one: Callable[[FileJob, AnyLedger], SalvagedFile], ledger: SalvageLedger
+) -> list[SalvagedFile]:
+    """The results for several files, two of which are read and written at once; their gaps are in order."""
+    if len(files) < _THREADS:
+        return [salvage_one(file, ledger) for file in files]
+    waiting = iter(files)
+
+    def salvage_next(job: FileJob) -> tuple[_FileLedger, SalvagedFile]:
+        own = _FileLedger(ledger)
+        return own, salvage_one(job, own)
+
+    work: OrderedWork[FileJob, tuple[_FileLedger, SalvagedFile]] = OrderedWork(
+        lambda: next(waiting, None), salvage_next, threads=_THREADS, ahead=_THREADS, name="rekord-salvage"
+    )
+    results = []
+    try:
+        for own, kept in iter(lambda: next(work, None), None):
+            own.close()
+            results.append(kept)
+    finally:
+        ledger.is_stopped = True
+        work.close()
+        ledger.is_stopped = False
+    return results
 
 
 @dataclass(slots=True, kw_only=True)
@@ -342,7 +426,7 @@ class SalvagedFile:
 def salvage_file_records(
     path: str,
     create: Callable[[], Writable],
-    ledger: SalvageLedger,
+    ledger: AnyLedger,
     storage: Storage = LOCAL,
     *,
     hashed: bool = False,
@@ -353,7 +437,8 @@ def salvage_file_records(
     A file without an intact record creates none, unless it is intact and empty, or `empty_as` is the compression
     of an empty one.
     """
-    ledger.report.files += 1
+    ledger.begin_file()
+    inline = isinstance(ledger, _FileLedger)  # the other thread is busy with another file
     whole = _find_intact_stream(path, storage)
     if whole is not None:
         return _copy_intact_stream(path, create(), whole, ledger, storage, hashed=hashed)
@@ -361,21 +446,23 @@ def salvage_file_records(
     output: AsyncWriter | None = None
     sink: FrameSink | None = None
     with ExitStack() as stack:
-        walk = stack.enter_context(SalvageScan(path, storage))
+        walk = stack.enter_context(SalvageScan(path, storage, reuse=inline))
         for step in walk.steps():
+            if ledger.is_stopped:
+                break
             if isinstance(step, Gap):
                 kept.gaps += 1
                 kept.lost = _sum_or_none(kept.lost, step.lost_records)
                 ledger.take(step)
                 continue
             if sink is None:
-                output = stack.enter_context(AsyncWriter(create(), hashed=hashed))
-                sink = open_frame_sink(walk.compression, output.write)
+                output = stack.enter_context(AsyncWriter(create(), hashed=hashed, inline=inline))
+                sink = open_frame_sink(walk.compression, partial(_write_piece, output))
             sink.write(step.frames)
             kept.records += step.records
             kept.framed_bytes += len(step.frames)
-            _add_to_report(ledger, step.records, len(step.frames))
-            ledger.report.resynchronised += step.records if step.resynchronised else 0
+            ledger.keep(step.records, len(step.frames), resynchronised=step.resynchronised)
+            del step  # its memory can be read into again
         kept.failure = walk.failure
         if sink is None and (not kept.gaps or empty_as is not None):
             output = stack.enter_context(AsyncWriter(create(), hashed=hashed))
@@ -385,6 +472,14 @@ def salvage_file_records(
             output.finish()
             kept.file_bytes, kept.digest = output.n_bytes, output.digest
     return kept
+
+
+def _write_piece(output: AsyncWriter, data: Buffer) -> None:
+    """Write bytes that stay as they are: small pieces are gathered, large ones are not copied."""
+    if memoryview(data).nbytes < _MIN_BORROWED_BYTES:
+        output.write(data)
+    else:
+        output.write_borrowed(data)
 
 
 def write_empty_file(file: Writable, compression: str) -> SalvagedFile:
@@ -413,12 +508,12 @@ def _find_intact_stream(path: str, storage: Storage) -> SalvagedFile | None:
 
 
 def _copy_intact_stream(
-    path: str, file: Writable, kept: SalvagedFile, ledger: SalvageLedger, storage: Storage, *, hashed: bool
+    path: str, file: Writable, kept: SalvagedFile, ledger: AnyLedger, storage: Storage, *, hashed: bool
 ) -> SalvagedFile:
     with AsyncWriter(file, hashed=hashed) as output:
         copy_file_bytes(path, output.write, storage)
         output.finish()
-    _add_to_report(ledger, kept.records, kept.framed_bytes)
+    ledger.keep(kept.records, kept.framed_bytes)
     kept.file_bytes, kept.digest = output.n_bytes, output.digest
     return kept
 
@@ -429,11 +524,6 @@ def copy_file_bytes(path: str, write: Callable[[Buffer], object], storage: Stora
     with storage.open_read(path) as file, memoryview(buffer) as view:
         while count := file.readinto(view):
             write(view[:count])
-
-
-def _add_to_report(ledger: SalvageLedger, records: int, framed_bytes: int) -> None:
-    ledger.report.kept += records
-    ledger.report.payload_bytes += framed_bytes - records * _core.FRAMING_BYTES
 
 
 def _sum_or_none(one: int | None, other: int | None) -> int | None:
@@ -488,10 +578,11 @@ class DatasetSalvage:
 
     def _split(self, split: str, part: ManifestSplit) -> ManifestSplit:
         names = part.names(split)
-        kept = [
-            self._shard(name, expected, part.compression)
-            for name, expected in zip(names, part.shards.records, strict=True)
-        ]
+        kept = _salvage_each(
+            list(zip(names, part.shards.records, strict=True)),
+            lambda job, ledger: self._shard(*job, part.compression, ledger),
+            self.ledger,
+        )
         records = [one.records for one in kept]
         total, framed = sum(records), sum(one.framed_bytes for one in kept)
         same = records == part.shards.records
@@ -509,7 +600,7 @@ class DatasetSalvage:
             ),
         )
 
-    def _shard(self, name: str, expected: int, compression: str) -> SalvagedFile:
+    def _shard(self, name: str, expected: int, compression: str, ledger: AnyLedger) -> SalvagedFile:
         path = os.path.join(self.folder, name)
         files: list[Writable] = []
 
@@ -518,13 +609,11 @@ class DatasetSalvage:
             return files[0]
 
         if exists(self.storage, path):
-            kept = salvage_file_records(path, create, self.ledger, self.storage, hashed=True, empty_as=compression)
+            kept = salvage_file_records(path, create, ledger, self.storage, hashed=True, empty_as=compression)
         else:
             kept = write_empty_file(create(), compression)
-            self.ledger.report.files += 1
-            self.ledger.take(
-                Gap(path=path, begin=0, end=0, message=CODES["X501"], code="X501", lost_records=expected)
-            )
+            ledger.begin_file()
+            ledger.take(Gap(path=path, begin=0, end=0, message=CODES["X501"], code="X501", lost_records=expected))
             kept.gaps = 1
         self.close(files[0])
         lost = expected - kept.records
@@ -532,7 +621,7 @@ class DatasetSalvage:
             # Truncated between two records, which only the manifest reveals.
             end = kept.framed_bytes
             message = CODES["X541"]
-            self.ledger.take(
+            ledger.take(
                 Gap(
                     path=path,
                     begin=end,
@@ -543,7 +632,7 @@ class DatasetSalvage:
                     lost_records=lost,
                 )
             )
-        self.ledger.lost(lost if lost >= 0 else kept.lost)
+        ledger.lost(lost if lost >= 0 else kept.lost)
         return kept
 
     def _classes(self, columns: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -668,19 +757,23 @@ def _salvage_folder(source: str, out: str, ledger: SalvageLedger, storage: Stora
     with Transaction(out, storage).folder("salvage") as staging:
         if manifest is not None:
             DatasetSalvage(source, manifest, ledger, storage, staging.folder, staging.create, staging.close).run()
-        kept = [_salvage_into_folder(staging, path, os.path.relpath(path, root), ledger, storage) for path in paths]
+        kept = _salvage_each(
+            paths,
+            lambda path, own: _salvage_into_folder(staging, path, os.path.relpath(path, root), own, storage),
+            ledger,
+        )
         if ledger.report.gaps and not ledger.report.kept:
             # A single file may give a more specific error than all of them together.
             raise (
-                _nothing_salvaged_error(kept[0][0], kept[0][1])
+                _nothing_salvaged_error(paths[0], kept[0])
                 if len(kept) == 1
                 else _nothing_salvaged_error(source, None)
             )
 
 
 def _salvage_into_folder(
-    staging: StagedFolder, path: str, name: str, ledger: SalvageLedger, storage: Storage
-) -> tuple[str, SalvagedFile]:
+    staging: StagedFolder, path: str, name: str, ledger: AnyLedger, storage: Storage
+) -> SalvagedFile:
     files: list[Writable] = []
 
     def create() -> Writable:
@@ -691,7 +784,7 @@ def _salvage_into_folder(
     ledger.lost(kept.lost)
     for file in files:
         staging.close(file)
-    return path, kept
+    return kept
 
 
 def _nothing_salvaged_error(path: str, kept: SalvagedFile | None) -> RekordError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -90,7 +91,10 @@ _ODDITY_CODES: dict[int, str] = {
 
 
 _PREFETCH_ITEMS = 2
-"""Number of batches read ahead."""
+"""Number of batches decoded ahead."""
+
+_PREFETCH_SLABS = 4
+"""Number of slabs that are read and verified ahead of decoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class FileSummary:
 
 
 def scan_files(paths: Sequence[str], report: Report) -> BackgroundIterator[Finding | KeyedBatch | FileSummary]:
-    """Everything in these files, in order, and a summary of each; read by a background thread."""
+    """Everything in these files, in order, and a summary of each; read and decoded by background threads."""
     return BackgroundIterator(_scan_files(paths, report), _PREFETCH_ITEMS)
 
 
@@ -112,35 +116,53 @@ def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | Keye
     for path in paths:
         records, payload_bytes = report.records, report.payload_bytes
         damaged = False
-        for item in scan_file(path, report):
+        for item in scan_file(path, report, read_ahead=True):
             damaged = damaged or (isinstance(item, Finding) and item.severity == "error")
             yield item
             del item
         yield FileSummary(path, report.records - records, report.payload_bytes - payload_bytes, damaged)
 
 
-def scan_file(path: str, report: Report, *, enough: tuple[int, int] | None = None) -> Iterator[Finding | KeyedBatch]:
+def scan_file(
+    path: str, report: Report, *, enough: tuple[int, int] | None = None, read_ahead: bool = False
+) -> Iterator[Finding | KeyedBatch]:
     """Everything in one file: a KeyedBatch for each run of records, a Finding for each problem with the bytes.
 
     Reading continues after damage at the next intact record. `report` counts the files and records that were read.
     Payloads that are neither Examples nor SequenceExamples give a note and no batches. With `enough`, reading ends
-    soon after this many records or payload bytes.
+    soon after this many records or payload bytes. With `read_ahead`, another thread reads and verifies.
     """
     report.files += 1
     try:
-        with open_frames(path) as reader:
-            yield from _FileScan(reader, report).items(enough)
+        with open_frames(path, reuse=not read_ahead) as reader:
+            # For a sample, a large file is not searched to its end.
+            frames = _iter_frames(reader, None if enough is None else enough[1])
+            with closing(BackgroundIterator(frames, _PREFETCH_SLABS) if read_ahead else frames) as found:
+                yield from _FileScan(reader.path, reader.compression, report).items(found, enough)
     except RekordError as failure:
         report.unreadable += 1
         failure.location = failure.location.within(path=path)
         yield Finding.from_error(failure)
 
 
+def _iter_frames(reader: FrameReader, within: int | None) -> Generator[VerifiedFrames | RekordError, None, None]:
+    """The verified frames of a file, and an error in place of each part that is damaged."""
+    resumed = True
+    while resumed:
+        resumed = False
+        try:
+            yield from reader.iter_verified_frames()
+        except RekordError as failure:
+            explained, resumed = reader.recover(failure, within=within)
+            yield explained
+
+
 class _FileScan:
     """One pass over one file."""
 
-    def __init__(self, reader: FrameReader, report: Report) -> None:
-        self._reader = reader
+    def __init__(self, path: str, compression: str, report: Report) -> None:
+        self._path = path
+        self._compression = compression
         self._report = report
         self._kind: PayloadKind | None = None
         self._pool = _core.Pool(_IDLE_BYTES)
@@ -149,24 +171,21 @@ class _FileScan:
         self._repeated: dict[tuple[str, str | None], Finding] = {}
         self._damaged = False
 
-    def items(self, enough: tuple[int, int] | None) -> Iterator[Finding | KeyedBatch]:
+    def items(
+        self, frames: Iterator[VerifiedFrames | RekordError], enough: tuple[int, int] | None
+    ) -> Iterator[Finding | KeyedBatch]:
         before, bytes_before = self._report.records, self._report.payload_bytes
-        resumed = True
-        while resumed:
-            resumed = False
-            try:
-                for stretch in self._reader.iter_verified_frames():
-                    yield from self._payloads(stretch)
-                    read = self._report.records - before, self._report.payload_bytes - bytes_before
-                    if enough is not None and (read[0] >= enough[0] or read[1] >= enough[1]):
-                        yield from self._emit_batches(self._decoders)
-                        return
-            except RekordError as failure:
+        for stretch in frames:
+            if isinstance(stretch, RekordError):
                 self._damaged = True
-                # For a sample, a large file is not searched to its end.
-                within = None if enough is None else enough[1]
-                explained, resumed = self._reader.recover(failure, within=within)
-                yield Finding.from_error(explained)
+                yield Finding.from_error(stretch)
+                continue
+            yield from self._payloads(stretch)
+            del stretch  # its memory can be read into again
+            read = self._report.records - before, self._report.payload_bytes - bytes_before
+            if enough is not None and (read[0] >= enough[0] or read[1] >= enough[1]):
+                yield from self._emit_batches(self._decoders)
+                return
         yield from self._emit_batches(self._decoders)
         yield from self._repeated.values()
         yield from self._find_file_oddities(self._report.records - before)
@@ -178,7 +197,7 @@ class _FileScan:
         if self._kind is None:
             strangers = self._recognise(stretch)
             if self._kind is not None and self._kind in _KIND_CODES:
-                yield Finding.of(_KIND_CODES[self._kind], "note", path=self._reader.path)
+                yield Finding.of(_KIND_CODES[self._kind], "note", path=self._path)
         if self._kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE):
             return
         at = 0
@@ -274,7 +293,7 @@ class _FileScan:
     def _emit_batches(self, decoders: Sequence[KeyLayoutDecoder]) -> Iterator[KeyedBatch]:
         for decoder in decoders:
             if decoder.rows:
-                yield decoder.take(self._reader.path)
+                yield decoder.take(self._path)
 
     def _recognise(self, stretch: VerifiedFrames) -> dict[int, PayloadKind]:
         """Determine the payload kind of the file; returns the records of other kinds."""
@@ -286,13 +305,13 @@ class _FileScan:
 
     def _finding(self, stretch: VerifiedFrames, index: int, code: str, severity: Severity, **details: Any) -> Finding:
         record, offset = stretch.first_record + index, stretch.offset(index)
-        return Finding.of(code, severity, path=self._reader.path, record=record, offset=offset, **details)
+        return Finding.of(code, severity, path=self._path, record=record, offset=offset, **details)
 
     def _refused(self, stretch: VerifiedFrames, index: int, problem: _core.Problem) -> Finding:
         """The wire error of a payload."""
         failure = wire_error(problem)
         failure.location = failure.location.within(
-            path=self._reader.path, record=stretch.first_record + index, offset=stretch.offset(index)
+            path=self._path, record=stretch.first_record + index, offset=stretch.offset(index)
         )
         return Finding.from_error(failure)
 
@@ -341,7 +360,7 @@ class _FileScan:
         self._repeated[code, feature] = self._finding(stretch, index, code, "warning", feature=feature)
 
     def _find_file_oddities(self, records: int) -> Iterator[Finding]:
-        path, compression = self._reader.path, self._reader.compression
+        path, compression = self._path, self._compression
         named = infer_compression(path)
         if records == 0 and not self._damaged:
             yield Finding.of("H703", "note", path=path)

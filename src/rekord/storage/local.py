@@ -533,11 +533,13 @@ LENT_BUFFERS = _MAX_PENDING + 1
 class AsyncWriter:
     """Writes bytes in pieces of any size by a thread. Use it in a `with` block and `finish` it; the file stays open.
 
-    A write error is raised by a later `write` or by `finish`. After that nothing more is written.
+    A write error is raised by a later `write` or by `finish`. After that nothing more is written. With `inline`, the
+    caller's thread writes: if several files are written at once, that is faster, as the bytes are still in its cache.
     """
 
-    def __init__(self, file: Writable, *, hashed: bool) -> None:
+    def __init__(self, file: Writable, *, hashed: bool, inline: bool = False) -> None:
         self._file = file
+        self._inline = inline
         self._digest = FileDigest() if hashed else None
         self._gathered = bytearray()
         self._pool: ThreadPoolExecutor | None = None
@@ -572,6 +574,9 @@ class AsyncWriter:
         self._submit(gathered)
 
     def _submit(self, data: Buffer) -> None:
+        if self._inline:
+            self._put(data)
+            return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-write-behind")
         self._waiting.append(self._pool.submit(self._put, data))

@@ -359,3 +359,11 @@ def test_whole_records_between_a_damaged_one_and_a_cut_end_are_all_given(put_fil
                 readable = reader.recover(failure)[1]
     assert codes == ["F102", "C202"]
     assert given == payloads[:3] + payloads[4:]
+
+
+def test_frames_stay_valid_while_more_are_read_unless_their_buffer_is_reused(put_file: PutFile) -> None:
+    payloads = [bytes([number]) * 40_000 for number in range(100)]
+    with open_frames(str(put_file(frames(payloads))), reuse=False) as reader:
+        read = list(reader.iter_verified_frames())
+    assert len(read) > 1
+    assert [payload for stretch in read for payload in stretch.payloads()] == payloads

@@ -50,6 +50,22 @@ def test_places_come_by_digest_then_split_then_place():
     assert found == [(1, 7, 0, 1), (1, 7, 0, 4), (5, 6, 1, 3), (5, 7, 0, 2), (5, 7, 1, 0)]
 
 
+@pytest.mark.parametrize("memory_bytes", [LITTLE, 64 << 20])
+@pytest.mark.parametrize("distinct", [3, 5000, 1 << 62])
+def test_digests_with_one_place_can_be_left_out(distinct, memory_bytes):
+    print("seed 12")
+    random = np.random.default_rng(12)
+    chunks = [_places(random.integers(0, distinct, 700), file=number) for number in range(9)]
+    everything = np.concatenate(_sorted(chunks, memory_bytes)[0])
+    starts = np.flatnonzero(find_group_starts(everything))
+    repeated = np.repeat(np.diff(starts, append=len(everything)) > 1, np.diff(starts, append=len(everything)))
+    with ExternalSort(memory_bytes) as sort:
+        for chunk in chunks:
+            sort.add(chunk)
+        found = np.concatenate([part.copy() for part in sort.parts(repeated_only=True)])
+    assert found.tobytes() == everything[repeated].tobytes()
+
+
 @pytest.mark.parametrize("distinct", [3, 120, 10**6])
 @pytest.mark.parametrize("narrow", [False, True])  # digests that share all their leading bits
 def test_what_went_to_disk_comes_back_as_if_it_had_not(distinct, narrow):

@@ -202,7 +202,7 @@ class DuplicateContentRule(CheckRule):
             return
         equal = DuplicateCounter(MAX_LISTED_PER_CODE)
         try:
-            for part in self._sort.parts():
+            for part in self._sort.parts(repeated_only=True):
                 equal.take(part)
         except RekordError as failure:
             yield Finding.from_error(failure)
@@ -236,7 +236,10 @@ class DuplicateContentRule(CheckRule):
         for key in sorted(batch.context.keys() - identity):
             column = batch.context[key]
             mix_column(key, column, into)
-            present |= column.counts > 0
+            if column.offsets is None and column.valid is None:
+                present[:] = True
+            else:
+                present |= column.counts > 0
         for key in sorted(batch.steps.keys() - identity):
             mix_steps(key, batch.steps[key], into)
             present |= np.diff(batch.steps[key].offsets) > 0

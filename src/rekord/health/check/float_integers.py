@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,11 +28,13 @@ def split_key_words(key: str) -> list[str]:
     return [word for word in re.split(r"[^0-9a-z]+", spaced.lower()) if word]
 
 
+@lru_cache(maxsize=4096)
 def is_label_key(key: str) -> bool:
     """Whether the last words of a key name a class."""
     return bool(LABEL_WORDS & set(split_key_words(key)[-2:])) and "text" not in split_key_words(key)[-1:]
 
 
+@lru_cache(maxsize=4096)
 def is_dimension_key(key: str) -> bool:
     """Whether a key names a height, a width or a number of channels."""
     return split_key_words(key)[-1:] != [] and split_key_words(key)[-1] in _DIMENSION_WORDS
@@ -96,12 +99,13 @@ class FloatIntegerRule(CheckRule):
         if cells is None or (known is None and not is_new) or (is_new and len(self._keys) >= _MAX_KEYS):
             return
         column = cells.column
-        rows = list(cells.records(np.flatnonzero(column.counts > 0)))
-        if not rows:
+        filled = column.counts > 0
+        if not filled.any():
             return
         if column.kind != "float":
             self._keys[place] = None
             return
+        rows = list(cells.records(np.flatnonzero(filled)))
         values = column.values[column.owners >= 0]
         if not np.all(np.isfinite(values) & (values == np.floor(values))):
             self._keys[place] = None

@@ -320,6 +320,21 @@ def test_a_file_full_of_places_to_enter_costs_little(put_file: PutFile, tmp_path
         assert storage.reads < 3_000
 
 
+def test_gaps_of_many_files_are_reported_in_file_order(put_file: PutFile, tmp_path: Path) -> None:
+    # The first file takes longest, so that others are finished before it.
+    for number in range(8):
+        many = frames([b"x" * 50_000] * (400 if number == 0 else 2))
+        put_file(corrupt_payload(corrupt_payload(many, 0), 1), f"in/{number}.tfrecord")
+    heard: list[str] = []
+    report = salvage_into(
+        tmp_path / "in", tmp_path / "out", SalvageReport(), on_gap=lambda gap: heard.append(gap.path)
+    )
+    expected = [f"{tmp_path}/in/{number}.tfrecord" for number in range(8) for _ in range(2)]
+    assert heard == [gap.path for gap in report.gaps] == expected
+    assert (report.files, report.kept, report.lost_records) == (8, 398, 16)
+    assert list(rk.records(tmp_path / "out" / "0.tfrecord")) == [b"x" * 50_000] * 398
+
+
 def test_a_folder_keeps_its_names(put_file: PutFile, tmp_path: Path) -> None:
     put_file(DATA, "in/a/x.tfrecord")
     bad = put_file(corrupt_payload(DATA, 1), "in/b/y.tfrecord")
