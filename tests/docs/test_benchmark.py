@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,9 +26,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
     import report
     import results
 
-    yield type(
-        "Bench", (), {"chart": chart, "floors": floors, "measure": measure, "report": report, "results": results}
-    )
+    yield SimpleNamespace(chart=chart, floors=floors, measure=measure, report=report, results=results)
     for name in names:
         sys.modules.pop(name, None)
 
@@ -115,12 +114,7 @@ def test_a_floor_without_a_measurement_is_not_measured(bench: Any) -> None:
 
 
 def test_a_floor_compares_with_the_fastest_peer(bench: Any) -> None:
-    rates = {
-        "rekord": [800.0],
-        "rekord, 1 thread": [800.0],
-        "TensorFlow, 1 core": [80.0],
-        "TensorFlow, AUTOTUNE": [160.0],
-    }
+    rates = {"rekord": [800.0], "TensorFlow, 1 core": [80.0], "TensorFlow, AUTOTUNE": [160.0]}
     group = _group(bench, rates, title="Decode, tabular, batches of 128")
     work = "Decode tabular, default settings, batches of 128"
     (floor,) = [floor for floor in bench.floors.FLOORS if floor.work == work]

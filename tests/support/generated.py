@@ -88,8 +88,8 @@ Every number there is measured; none is entered by hand.
 - **CPU seconds as well.** A reader that is twice as fast on twice the cores gains nothing on a machine that is busy
   training.
 - **Batch sizes that people use.** Decoding and feeding are measured with batches of 32 to 8192.
-- **Training loops.** WebDataset, LitData, MosaicML Streaming, Grain with ArrayRecord and Hugging Face datasets read the
-  same data in their own formats, shuffled, into PyTorch tensors.
+- **Training loops.** WebDataset, LitData, MosaicML Streaming, Grain with ArrayRecord and Hugging Face datasets read
+  the same data in their own formats, shuffled, into PyTorch tensors.
 - **Scaling.** A record may cost at most 10 % more in a dataset of 16 times the size.
 - Each line is the median of several timings after a warm-up, with minimum and maximum. The load of the machine is
   recorded, and the results are marked if other work ran at the same time.
@@ -99,8 +99,8 @@ Workloads: *tabular* (500,000 records with 40 columns), the same with a differen
 
 ## Floors and goals
 
-A floor is the result that rekord must reach, a goal the result that it aims for. `benchmarks/limits.md` explains missed
-floors.
+A floor is the result that rekord must reach, a goal the result that it aims for. `benchmarks/limits.md` explains
+missed floors.
 
 """
 
