@@ -17,7 +17,7 @@ from groups.compare import Measure, compare_rates, contender
 _FACTORS = (1, 4, 16)
 _RECORDS = 40_000
 _TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "write": ("rekord_write_peer", "columns", {}),
+    "write": ("rekord_write_peer", "records", {}),
     "check": ("rekord_health_peer", "check", {"declared": False}),
     "batches": ("rekord_feed_peer", "order", {"shuffle": False}),
     "shuffled batches": ("rekord_feed_peer", "order", {"shuffle": "exact"}),

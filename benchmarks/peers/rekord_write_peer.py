@@ -35,9 +35,11 @@ def tables(job: Job) -> Task:
     return _writing(source, options, job.workload.records, _rows_digest)
 
 
-def columns(job: Job) -> Task:
-    """NumPy columns."""
-    return _writing(job.workload.whole(), {"schema": schema_of(job.workload)}, job.workload.records, _rows_digest)
+def records(job: Job) -> Task:
+    """Record files without a manifest."""
+    schema = schema_of(job.workload)
+    source = rk.sources.records(job.workload.records_folder, schema=schema)
+    return _writing(source, {"schema": schema}, job.workload.records, _rows_digest)
 
 
 def tfdata(job: Job) -> Task:
@@ -83,4 +85,4 @@ def _rows_digest(out: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    serve({"images": images, "tables": tables, "columns": columns, "tfdata": tfdata}, f"rekord {rk.__version__}")
+    serve({"images": images, "tables": tables, "records": records, "tfdata": tfdata}, f"rekord {rk.__version__}")
