@@ -134,8 +134,9 @@ $(VENV)/.docs: $(BIN)/python pyproject.toml
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --strict --clean
 
+# All groups, or GROUPS="decode feed_numpy"; then RESULTS.md and the chart from all stored results.
 bench: $(VENV)/.test $(VENV)/.package
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py $(if $(GROUPS),--only $(GROUPS))
 
 # Coverage-guided, needs clang with libFuzzer; FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 600

@@ -42,6 +42,7 @@ _STEPS = {
         ],
     ],
     "streaming": [_TORCH, ["mosaicml-streaming", *_VISION, "numpy"]],
+    "webdataset": [_TORCH, ["webdataset", *_TORCH, "numpy", "pillow"]],
 }
 
 OWN = "own"

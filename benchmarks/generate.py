@@ -1,12 +1,11 @@
-"""The files of a workload, made once and kept: Examples assembled column by column with NumPy.
+"""The record files of a workload, generated once: Examples assembled column by column with NumPy.
 
-The encoder that is measured is not used, so that a fault of it cannot hide in the data it is measured on.
+rekord's encoder is not used, so that a bug in it cannot hide in the data that it is measured on.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from workloads import Column, Lists, Values, Workload
+from workloads import Column, Lists, Values, Workload, fill_once
 
 from rekord import _core
 
@@ -23,42 +22,40 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 _KIND_TAGS = {"bytes": b"\x0a", "text": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
-_LONG = 256  # bytes a row from which copying row by row beats an index of every byte
+_LONG = 256  # bytes per row from which copying rows is faster than indexing bytes
 SHARDS = 2
 
 
 def prepare(workload: Workload) -> None:
-    """Make the files of a workload where they are missing."""
-    if workload.folder.exists():
-        return
-    partial = workload.folder.with_name(workload.folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    for folder in ("records", "index"):
-        (partial / folder).mkdir(parents=True)
-    chunks = np.array_split(np.arange(workload.chunks()), SHARDS)
-    if len(chunks[1]) == 0:
-        raise ValueError(f"{workload.name}: {workload.records} records do not fill {SHARDS} shards")
-    with ProcessPoolExecutor(SHARDS, get_context("spawn")) as pool:
-        written = [
-            pool.submit(_write_shard, workload, numbers.tolist(), partial, shard_name(shard, SHARDS))
-            for shard, numbers in enumerate(chunks)
-        ]
-        for shard_written in written:
-            shard_written.result()
-    partial.rename(workload.folder)
+    """Generate the files of a workload if they do not exist."""
+
+    def fill(folder: Path) -> None:
+        for name in ("records", "index"):
+            (folder / name).mkdir()
+        chunks = np.array_split(np.arange(workload.chunks()), SHARDS)
+        if len(chunks[1]) == 0:
+            raise ValueError(f"{workload.name}: {workload.records} records do not fill {SHARDS} shards")
+        with ProcessPoolExecutor(SHARDS, get_context("spawn")) as pool:
+            tasks = [
+                pool.submit(_write_shard, workload, numbers.tolist(), folder, shard_name(shard, SHARDS))
+                for shard, numbers in enumerate(chunks)
+            ]
+            for task in tasks:
+                task.result()
+
+    fill_once(workload.folder, fill)
 
 
 def repeated(workload: Workload, times: int) -> str:
-    """A folder that holds the shards of a workload so many times."""
+    """A folder that holds the shards of a workload `times` times, as links."""
     shards = workload.shards()
-    folder = workload.folder / f"repeated-{times}"
-    if not folder.exists():
-        partial = folder.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
+
+    def fill(folder: Path) -> None:
         for i in range(times * len(shards)):
-            os.link(shards[i % len(shards)], partial / shard_name(i, times * len(shards)))
-        partial.rename(folder)
+            os.link(shards[i % len(shards)], folder / shard_name(i, times * len(shards)))
+
+    folder = workload.folder / f"repeated-{times}"
+    fill_once(folder, fill)
     return str(folder)
 
 
@@ -102,7 +99,7 @@ def _payloads(workload: Workload, chunk: int) -> Iterator[bytes]:
 
 
 def _entry(column: Column, values: Values) -> Lists:
-    """An entry of the features map: key, then Feature { list { values } }, each with its length before it."""
+    """An entry of the features map: key, then Feature { list { values } }, each after its length."""
     key = column.name.encode()
     stored = _stored(column, values)
     listed = _join([_varints_of(stored.lengths, b"\x0a"), stored])
@@ -116,17 +113,21 @@ def _stored(column: Column, values: Values) -> Lists:
     if column.is_string:
         return values if isinstance(values, Lists) else _even(values)
     if column.kind == "float":
-        assert not isinstance(values, Lists), "no workload has ragged floats"
+        assert not isinstance(values, Lists), "ragged floats are not supported"
         return _even(values.astype("<f4", copy=False))
-    flat = values if isinstance(values, Lists) else Lists(values, np.ones(len(values), np.int64))
+    flat = values if isinstance(values, Lists) else _rows(values)
     packed = _varints(flat.values.astype(np.int64))
     ends = np.cumsum(packed.lengths)
     last = np.cumsum(flat.lengths) - 1
     return Lists(packed.values, np.diff(ends[last], prepend=0))
 
 
+def _rows(array: npt.NDArray[np.generic]) -> Lists:
+    return Lists(array.reshape(-1), np.full(len(array), array.size // len(array)))
+
+
 def _even(array: npt.NDArray[np.generic]) -> Lists:
-    """Rows of one width, as bytes."""
+    """Fixed-size rows, as bytes."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return Lists(flat, np.full(len(array), len(flat) // len(array)))
 
@@ -145,7 +146,7 @@ def _varints(numbers: Ints) -> Lists:
 
 
 def _varints_of(lengths: Ints, before: bytes) -> Lists:
-    """The same bytes and then a length, in each row."""
+    """In each row the bytes `before`, then a length."""
     fixed = Lists(np.tile(np.frombuffer(before, np.uint8), len(lengths)), np.full(len(lengths), len(before)))
     return _join([fixed, _varints(lengths)])
 
@@ -161,7 +162,7 @@ def _join(pieces: list[Lists]) -> Lists:
 
 
 def _shuffled(pieces: list[Lists], rng: np.random.Generator) -> Lists:
-    """Joined as `_join` does, in an order of its own in every row."""
+    """Like `_join`, with a different order in every row."""
     lengths = np.stack([piece.lengths for piece in pieces], axis=1)
     order = rng.permuted(np.tile(np.arange(len(pieces)), (len(lengths), 1)), axis=1)
     ordered = np.take_along_axis(lengths, order, axis=1)
@@ -176,7 +177,7 @@ def _shuffled(pieces: list[Lists], rng: np.random.Generator) -> Lists:
 
 
 def _place(out: Bytes, at: Ints, piece: Lists) -> None:
-    """Copy each row of a piece to its place."""
+    """Copy each row of a piece to its offset in `out`."""
     widths = piece.lengths
     if len(piece.values) > _LONG * len(widths):
         for to, start, width in zip(at.tolist(), piece.starts.tolist(), widths.tolist(), strict=True):

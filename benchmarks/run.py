@@ -1,67 +1,76 @@
-"""`make bench`: rekord beside its peers, in one run.
+"""`make bench`: measure rekord next to its peers, store the results, and write RESULTS.md and the chart.
 
-    run.py [--only GROUP] [--quick] [--repeats N] [--to FILE]
-
-A whole run writes RESULTS.md; one that is quick or only of some groups just prints its tables, and writes them to
-another file where one is named.
+run.py [--only GROUP …] [--quick] [--repeats N] [--no-save]
+run.py --render | --stale
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 
-from feed_groups import GROUPS as FEEDING
-from groups import GROUPS as READING
-from health_groups import GROUPS as HEALTH
+from chart import chart_bars, draw_chart
+from groups import GROUPS
 from measure import Settings
-from report import Table, as_markdown, for_terminal, load_line
-from shape_groups import GROUPS as SHAPING
-from write_groups import GROUPS as WRITING
-from write_groups import MOST_REPEATS
+from report import LIMITS, for_terminal, render
+from results import Group, StampTimer, load, save, stale
 
-GROUPS = READING | WRITING | HEALTH | FEEDING | SHAPING
 RESULTS = Path(__file__).parent / "RESULTS.md"
+CHART = Path(__file__).parents[1] / "docs" / "images" / "speed.svg"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="rekord beside its peers, in one run")
-    parser.add_argument("--only", action="append", choices=GROUPS, metavar="GROUP", help=", ".join(GROUPS))
-    parser.add_argument("--quick", action="store_true", help="small files, two repeats: a smoke run")
+    parser = argparse.ArgumentParser(description="Measure rekord next to its peers.")
+    parser.add_argument(
+        "--only", nargs="+", action="extend", choices=GROUPS, metavar="GROUP", help=f"of {', '.join(GROUPS)}"
+    )
+    parser.add_argument("--quick", action="store_true", help="smoke run: small files, two repeats, nothing saved")
     parser.add_argument("--repeats", type=int, metavar="N", help="timings of each contender (5)")
-    parser.add_argument("--to", type=Path, metavar="FILE", help="write the tables of this run there")
+    parser.add_argument("--no-save", action="store_true", help="only print the tables")
+    parser.add_argument("--render", action="store_true", help="write RESULTS.md and the chart from stored results")
+    parser.add_argument("--stale", action="store_true", help="list groups that were measured on other source code")
     arguments = parser.parse_args()
-    repeats = arguments.repeats or (2 if arguments.quick else 5)
-    if arguments.quick:
-        settings = Settings(repeats=repeats, min_seconds=0.05, max_seconds=0.3, shrink=20)
-    else:
-        settings = Settings(repeats=repeats)
+    if arguments.stale:
+        print("\n".join(stale(load(GROUPS))))
+        return
+    if not arguments.render:
+        measure(arguments.only or list(GROUPS), _settings(arguments), save_them=not _is_trial(arguments))
+    if not _is_trial(arguments):
+        write_files()
 
+
+def measure(names: list[str], settings: Settings, *, save_them: bool) -> None:
+    """Measure groups one after the other; a group is saved as soon as it is complete."""
     begin = time.monotonic()
-    versions: dict[str, str] = {}
-    tables: list[Table] = []
-    loads: list[float] = []
-    for name in arguments.only or GROUPS:
-        for table in GROUPS[name](settings, versions):
+    for name in names:
+        timer = StampTimer(settings.repeats)
+        tables = []
+        for table in GROUPS[name](settings):
             print(for_terminal(table), flush=True)
             tables.append(table)
-            loads.append(os.getloadavg()[0])
-    minutes = (time.monotonic() - begin) / 60
-    place = arguments.to or (None if arguments.quick or arguments.only else RESULTS)
-    if place is None:
-        print(f"{minutes:.1f} minutes; RESULTS.md is written by a whole run only")
-        return
-    line = (
-        f"median of {repeats} timings after a warm-up, each of whole passes for at least "
-        f"{settings.min_seconds} s, cut off at {settings.max_seconds} s (of whole conversions: of at most "
-        f"{MOST_REPEATS}); the run took {minutes:.0f} minutes"
-    )
-    if arguments.only:
-        line += f"; only of the groups {', '.join(arguments.only)}"
-    place.write_text(as_markdown(tables, versions, [line, load_line(loads)]))
-    print(f"{minutes:.1f} minutes; written to {place}")
+        group = Group(name=name, stamp=timer.stamp(), tables=tables)
+        if save_them:
+            save(group)
+        print(f"{name}: {group.stamp.seconds:.0f} s\n", flush=True)
+    print(f"{(time.monotonic() - begin) / 60:.1f} minutes")
+
+
+def write_files() -> None:
+    """RESULTS.md and the chart, from the stored results."""
+    groups = load(GROUPS)
+    RESULTS.write_text(render(groups, LIMITS.read_text(encoding="utf-8")), encoding="utf-8")
+    CHART.write_text(draw_chart(chart_bars(groups)), encoding="utf-8")
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    if arguments.quick:
+        return Settings(repeats=arguments.repeats or 2, min_seconds=0.05, max_seconds=0.3, shrink=20)
+    return Settings(repeats=arguments.repeats or 5)
+
+
+def _is_trial(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.quick or arguments.no_save)
 
 
 if __name__ == "__main__":

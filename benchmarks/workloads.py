@@ -1,10 +1,13 @@
-"""What is measured on: the columns of each workload, and how their values are drawn.
+"""The workloads: their columns, and functions that generate their values.
 
-Values depend only on the workload and the number of the chunk, so that every process draws the same ones.
+Values depend only on the workload and the chunk number, so every process generates the same ones.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -15,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 DATA = Path(__file__).parent / ".data"
-VERSION = 1  # in the names of the cached files: raise it when what is drawn changes
+THUMBNAIL_SIDE = 160
+VERSION = 1  # part of the names of cached files; increase it when the values change
 
 Kind: TypeAlias = Literal["int64", "float", "bytes", "text"]
 
@@ -35,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Values of varying number in each row: of tokens, or of the bytes of a text."""
+    """Variable-length rows: lists of tokens, or the bytes of texts."""
 
     values: npt.NDArray[np.generic]
     lengths: npt.NDArray[np.int64]
@@ -46,24 +50,24 @@ class Lists:
 
 
 Values: TypeAlias = "npt.NDArray[np.generic] | Lists"
-Draw: TypeAlias = Callable[[np.random.Generator, int], dict[str, Values]]
+Generate: TypeAlias = Callable[[np.random.Generator, int], dict[str, Values]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A set of records that every peer reads or writes."""
+    """Records that every contender reads or writes."""
 
     name: str
     records: int
     columns: tuple[Column, ...]
-    draw: Draw
-    chunk: int  # rows drawn at once
-    fewest: int = 5_000  # records of a quick run: a shard must fill a few batches
+    generate: Generate
+    chunk: int  # rows generated at once
+    min_records: int = 5_000  # in a quick run: a shard must fill a few batches
     shuffled_keys: bool = False
     compressed: bool = False
 
     def scaled(self, records: int) -> Workload:
-        """The same workload with another number of records."""
+        """The same workload with a different number of records."""
         return replace(self, records=records)
 
     @property
@@ -75,11 +79,11 @@ class Workload:
         return self.folder / "records"
 
     def shards(self) -> list[str]:
-        """The record files, in the order in which they are read."""
+        """The record files, sorted."""
         return sorted(str(path) for path in self.records_folder.iterdir())
 
     def index(self, shard: str) -> str:
-        """The file with offset and size of every frame of a shard, which DALI needs."""
+        """The index file of a shard, offset and size per frame, as DALI needs it."""
         return str(self.folder / "index" / Path(shard).with_suffix(".idx").name)
 
     def chunks(self) -> int:
@@ -88,15 +92,15 @@ class Workload:
     def rows(self, chunk: int) -> dict[str, Values]:
         """The values of one chunk."""
         count = min(self.chunk, self.records - chunk * self.chunk)
-        return self.draw(np.random.default_rng([VERSION, chunk]), count)
+        return self.generate(np.random.default_rng([VERSION, chunk]), count)
 
     def whole(self) -> dict[str, Values]:
         """The values of all chunks."""
-        drawn = [self.rows(chunk) for chunk in range(self.chunks())]
-        return {column.name: _joined([rows[column.name] for rows in drawn]) for column in self.columns}
+        chunks = [self.rows(chunk) for chunk in range(self.chunks())]
+        return {column.name: _concatenate([rows[column.name] for rows in chunks]) for column in self.columns}
 
 
-def _joined(parts: list[Values]) -> Values:
+def _concatenate(parts: list[Values]) -> Values:
     arrays = [part for part in parts if not isinstance(part, Lists)]
     if arrays:
         return np.concatenate(arrays)
@@ -105,9 +109,9 @@ def _joined(parts: list[Values]) -> Values:
 
 
 def _log_uniform(rng: np.random.Generator, below: int, size: int) -> npt.NDArray[np.int64]:
-    """Zipf's law: as many values of one digit as of two; counts and token ids look like this."""
-    drawn: npt.NDArray[np.int64] = np.exp(rng.random(size) * np.log(below)).astype(np.int64)
-    return drawn
+    """As many values with one digit as with two (Zipf's law), like counts and token ids."""
+    values: npt.NDArray[np.int64] = np.exp(rng.random(size) * np.log(below)).astype(np.int64)
+    return values
 
 
 _WORDS = np.frombuffer(b"".join(f"{n * 2654435761 % 2**32:08x}".encode() for n in range(1 << 16)), "S8")
@@ -156,19 +160,28 @@ def _vectors(rng: np.random.Generator, count: int) -> dict[str, Values]:
     return {"label": rng.integers(0, 1000, count), "values": rng.random((count, 4096), np.float32)}
 
 
-_PHOTO_SIZE = (640, 480)
-
-
 def _photos(rng: np.random.Generator, count: int) -> dict[str, Values]:
-    """JPEGs of smooth noise with some grain, of about 60 KB each, as a photo of this size has."""
-    from PIL import Image  # not in every peer's environment, and no peer draws these
+    """JPEGs of 640 × 480 pixels and about 60 KB, like photos of this size."""
+    return _jpegs(rng, count, size=(640, 480), scales=((4, 0.5), (16, 0.25), (64, 0.15), (256, 0.08)))
+
+
+def _thumbnails(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    """JPEGs of 160 × 160 pixels and about 7 KB."""
+    return _jpegs(rng, count, size=(THUMBNAIL_SIDE, THUMBNAIL_SIDE), scales=((4, 0.5), (16, 0.25), (64, 0.15)))
+
+
+def _jpegs(
+    rng: np.random.Generator, count: int, *, size: tuple[int, int], scales: tuple[tuple[int, float], ...]
+) -> dict[str, Values]:
+    """Smooth noise of several scales with some grain."""
+    from PIL import Image  # not in every peer's environment, and no peer generates images
 
     encoded = []
     for _ in range(count):
-        light = np.zeros((_PHOTO_SIZE[1], _PHOTO_SIZE[0], 3), np.float32)
-        for cells, weight in ((4, 0.5), (16, 0.25), (64, 0.15), (256, 0.08)):
+        light = np.zeros((size[1], size[0], 3), np.float32)
+        for cells, weight in scales:
             grid = Image.fromarray(rng.integers(0, 256, (cells, cells, 3), np.uint8))
-            light += weight * np.asarray(grid.resize(_PHOTO_SIZE, Image.Resampling.BICUBIC))
+            light += weight * np.asarray(grid.resize(size, Image.Resampling.BICUBIC))
         light += rng.normal(0.0, 2.0, (*light.shape[:2], 1))
         file = BytesIO()
         Image.fromarray(np.clip(light, 0, 255).astype(np.uint8)).save(file, "jpeg", quality=90)
@@ -177,6 +190,14 @@ def _photos(rng: np.random.Generator, count: int) -> dict[str, Values]:
     return {
         "image": Lists(np.frombuffer(b"".join(encoded), np.uint8), lengths),
         "label": rng.integers(0, 1000, count),
+    }
+
+
+def _clicks(rng: np.random.Generator, count: int) -> dict[str, Values]:
+    return {
+        "label": rng.integers(0, 2, count),
+        "dense": rng.random((count, 13), np.float32),
+        "ids": _log_uniform(rng, 1 << 20, count * 26).reshape(count, 26),
     }
 
 
@@ -192,16 +213,18 @@ _TABULAR = (
 )
 
 _ALL = (
-    Workload(name="tabular", records=500_000, columns=_TABULAR, draw=_tabular, chunk=10_000),
+    Workload(name="tabular", records=500_000, columns=_TABULAR, generate=_tabular, chunk=10_000),
     Workload(
         name="tabular_shuffled",
         records=500_000,
         columns=_TABULAR,
-        draw=_tabular,
+        generate=_tabular,
         chunk=10_000,
         shuffled_keys=True,
     ),
-    Workload(name="tabular_gzip", records=500_000, columns=_TABULAR, draw=_tabular, chunk=10_000, compressed=True),
+    Workload(
+        name="tabular_gzip", records=500_000, columns=_TABULAR, generate=_tabular, chunk=10_000, compressed=True
+    ),
     Workload(
         name="sequences",
         records=200_000,
@@ -210,14 +233,14 @@ _ALL = (
             Column("vector", "float", (128,)),
             Column("text", "text"),
         ),
-        draw=_sequences,
+        generate=_sequences,
         chunk=5_000,
     ),
     Workload(
         name="dense",
         records=50_000,
         columns=(Column("label", "int64"), Column("values", "float", (2048,))),
-        draw=_dense,
+        generate=_dense,
         chunk=1_000,
     ),
     Workload(
@@ -230,28 +253,65 @@ _ALL = (
             Column("label", "int64"),
             Column("weight", "float"),
         ),
-        draw=_images,
+        generate=_images,
         chunk=200,
     ),
-    # Records of 16 KB, for orders other than that of the file.
+    # Records of 16 KB, for shuffled reading.
     Workload(
         name="vectors",
         records=25_000,
         columns=(Column("label", "int64"), Column("values", "float", (4096,))),
-        draw=_vectors,
+        generate=_vectors,
         chunk=500,
     ),
     Workload(
         name="photos",
         records=1_000,
         columns=(Column("image", "bytes"), Column("label", "int64")),
-        draw=_photos,
+        generate=_photos,
         chunk=50,
-        fewest=200,
+        min_records=200,
     ),
-    # What conversions begin with: files of a table, and images with masks, each pair drawn from a seed.
-    Workload(name="tables", records=1_000_000, columns=_TABULAR, draw=_tabular, chunk=10_000),
-    Workload(name="pairs", records=2_000, columns=(Column("seed", "int64"),), draw=_pairs, chunk=50, fewest=100),
+    # For training loops: every value can be a tensor.
+    Workload(
+        name="clicks",
+        records=200_000,
+        columns=(Column("label", "int64"), Column("dense", "float", (13,)), Column("ids", "int64", (26,))),
+        generate=_clicks,
+        chunk=5_000,
+        min_records=10_000,
+    ),
+    Workload(
+        name="thumbnails",
+        records=4_000,
+        columns=(Column("image", "bytes"), Column("label", "int64")),
+        generate=_thumbnails,
+        chunk=100,
+        min_records=400,
+    ),
+    # The input of conversions: a table as files, and images with masks, each pair generated from a seed.
+    Workload(name="tables", records=1_000_000, columns=_TABULAR, generate=_tabular, chunk=10_000),
+    Workload(
+        name="pairs", records=2_000, columns=(Column("seed", "int64"),), generate=_pairs, chunk=50, min_records=100
+    ),
 )
 
 WORKLOADS = {workload.name: workload for workload in _ALL}
+
+
+def fill_once(folder: Path, fill: Callable[[Path], object]) -> None:
+    """Create a folder with `fill`, unless it exists; contenders that start together wait for each other."""
+    if folder.exists():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder.parent / f".{folder.name}.lock", os.O_CREAT | os.O_WRONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            partial = folder.with_name(folder.name + ".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            fill(partial)
+            partial.rename(folder)
+    finally:
+        os.close(lock)

@@ -58,4 +58,4 @@ def _total(column: Column, output: Any) -> float:
 
 
 if __name__ == "__main__":
-    serve({"decode": decode}, dali.__version__)
+    serve({"decode": decode}, f"DALI {dali.__version__}")

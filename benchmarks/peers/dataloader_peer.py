@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -42,4 +41,4 @@ def _total(values: Any) -> float:
 
 
 if __name__ == "__main__":
-    serve({"decode": decode}, f"{version('tfrecord')} with {torch.__version__}")
+    serve({"decode": decode}, f"torch {torch.__version__}")

@@ -84,4 +84,4 @@ def _written(out: str) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 if __name__ == "__main__":
-    serve({"images": images}, tf.__version__)
+    serve({"images": images}, f"TensorFlow {tf.__version__}")

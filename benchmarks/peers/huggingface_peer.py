@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import datasets
+from workloads import fill_once
 
 from peers.serve import Job, Task, serve
 from peers.writing import Outputs, PairFiles, pair_files, pairs_digest, read_file
@@ -63,5 +65,35 @@ def _written(out: str) -> Iterator[tuple[str, bytes, bytes]]:
         yield row["name"], row["image"], row["mask"]
 
 
+def train(job: Job) -> Task:
+    """A dataset on disk with format "torch", read with torch's DataLoader."""
+    from torch.utils.data import DataLoader
+
+    from peers.training import tensor_loop, training_rows
+
+    workload, options = job.workload, job.options
+    folder = workload.folder / "huggingface"
+    kinds = {
+        "image": datasets.Image(),
+        "label": datasets.Value("int64"),
+        "dense": datasets.List(datasets.Value("float32"), length=13),
+        "ids": datasets.List(datasets.Value("int64"), length=26),
+    }
+    features = datasets.Features({column.name: kinds[column.name] for column in workload.columns})
+
+    def fill(partial: Path) -> None:
+        rows = list(training_rows(workload))
+        values = {name: [row[name] for row in rows] for name in features}
+        if "image" in values:
+            values["image"] = [{"bytes": encoded, "path": None} for encoded in values["image"]]
+        datasets.Dataset.from_dict(values, features=features).save_to_disk(str(partial))
+
+    datasets.disable_progress_bars()
+    fill_once(folder, fill)
+    dataset = datasets.load_from_disk(str(folder)).with_format("torch")
+    loader: Any = DataLoader(dataset, options["batch"], shuffle=True, num_workers=options["workers"])
+    return tensor_loop(lambda: loader)
+
+
 if __name__ == "__main__":
-    serve({"images": images}, datasets.__version__)
+    serve({"images": images, "train": train}, f"datasets {datasets.__version__}")

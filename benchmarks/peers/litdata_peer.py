@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import litdata
+from workloads import fill_once
 
 from peers.serve import Job, Task, serve
 from peers.writing import Outputs, PairFiles, pair_files, pairs_digest, read_file
@@ -53,5 +55,44 @@ def _written(out: str) -> Iterator[tuple[str, bytes, bytes]]:
         yield sample["name"], sample["image"], sample["mask"]
 
 
+def train(job: Job) -> Task:
+    """A StreamingDataset of local chunks, read with its StreamingDataLoader."""
+    from peers.training import tensor_loop, training_rows
+
+    workload, options = job.workload, job.options
+    folder = workload.folder / "litdata"
+
+    def fill(partial: Path) -> None:
+        os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = f"{partial}-cache"
+        rows = [_tensors(row) for row in training_rows(workload)]
+        litdata.optimize(
+            fn=_same, inputs=rows, output_dir=str(partial), chunk_bytes=_CHUNK, num_workers=1, verbose=False
+        )
+
+    fill_once(folder, fill)
+    dataset = _Decoded(str(folder), shuffle=True)
+    return tensor_loop(
+        lambda: litdata.StreamingDataLoader(dataset, batch_size=options["batch"], num_workers=options["workers"])
+    )
+
+
+def _same(row: dict[str, Any]) -> dict[str, Any]:
+    return row
+
+
+def _tensors(row: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    return {name: value if isinstance(value, bytes) else torch.as_tensor(value) for name, value in row.items()}
+
+
+class _Decoded(litdata.StreamingDataset):  # type: ignore[misc]
+    def __getitem__(self, index: Any) -> dict[str, Any]:
+        from peers.training import decode_image
+
+        row: dict[str, Any] = super().__getitem__(index)
+        return {name: decode_image(value) if name == "image" else value for name, value in row.items()}
+
+
 if __name__ == "__main__":
-    serve({"images": images}, version("litdata"))
+    serve({"images": images, "train": train}, f"LitData {version('litdata')}")

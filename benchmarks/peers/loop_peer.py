@@ -13,9 +13,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 from workloads import Workload
 
-from peers.pipelines import pipeline
 from peers.serve import Job, Task, serve
-from peers.tensorflow_peer import MAKERS, spec_of, total_of
+from peers.tensorflow_peer import MAKERS, pipeline, spec_of, total_of
 from peers.writing import SAMPLE_ROWS, Outputs
 
 _COUNTED = 64  # rows between two looks at the clock
@@ -72,4 +71,4 @@ def _looping(workload: Workload, names: list[str], rows: Callable[[], Rows]) -> 
 
 
 if __name__ == "__main__":
-    serve({"tables": tables, "tfdata": tfdata}, tf.__version__)
+    serve({"tables": tables, "tfdata": tfdata}, f"TensorFlow {tf.__version__}")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from workloads import DATA, Workload
 
-os.environ.setdefault("REKORD_CACHE", str(DATA / "cache"))  # the user's own cache is left alone
+os.environ.setdefault("REKORD_CACHE", str(DATA / "cache"))  # not the user's cache
 
 import rekord as rk
-from peers.drawn import drawn_numbers
 from peers.rekord_peer import schema_of, total_of
+from peers.rows import random_numbers
 from peers.serve import BATCH, Job, Task, serve
 
 
@@ -22,7 +22,7 @@ def _split(workload: Workload) -> Any:
 
 
 def numpy_objects(job: Job) -> Task:
-    """Batches with every string as an object of Python, in the arrays that `as_numpy_iterator` gives."""
+    """Batches with every string as a Python object, as `as_numpy_iterator` returns them."""
     first = job.workload.columns[0].name
 
     def batches() -> Iterator[dict[str, Any]]:
@@ -61,12 +61,30 @@ def tensorflow(job: Job) -> Task:
 
     options = dict(job.options)
     graph = options.pop("graph")
-    dataset = _split(job.workload).to_tensorflow(BATCH, **options)
+    dataset = _split(job.workload).to_tensorflow(options.pop("batch"), **options)
     return consumed(dataset, job.workload.columns[0].name, graph=graph)
 
 
+def keras(job: Job) -> Task:
+    """Epochs of `fit`."""
+    from peers.tensorflow_feed_peer import fitted
+
+    return fitted(_split(job.workload).to_keras(job.options["batch"], x="dense", y="label"), job.workload.records)
+
+
+def train(job: Job) -> Task:
+    """Shuffled epochs of torch tensors; images are decoded."""
+    from peers.training import tensor_loop
+
+    split, options = _split(job.workload), {"shuffle": True, "workers": job.options["workers"]}
+    if job.workload.columns[0].name == "image":
+        schema = rk.Schema({"image": rk.Image(format="jpeg"), "label": rk.Int64()})
+        split, options = rk.open(job.workload.records_folder, schema=schema), options | {"decode": True}
+    return tensor_loop(lambda: split.to_torch(job.options["batch"], **options))
+
+
 def order(job: Job) -> Task:
-    """Whole epochs in an order; the sums of an epoch must be the same in all of them."""
+    """Whole epochs; the sums over an epoch must not depend on the order."""
     split = _split(job.workload)
     first = job.workload.columns[0].name
     sums: dict[str, float] = {}
@@ -82,10 +100,10 @@ def random(job: Job) -> Task:
     split = _split(job.workload)
 
     def once() -> Iterator[int]:
-        for numbers in drawn_numbers(job.workload):
+        for numbers in random_numbers(job.workload):
             yield len(split[numbers]["label"])
 
-    batch = split[next(drawn_numbers(job.workload))]
+    batch = split[next(random_numbers(job.workload))]
     return Task(once, digest={name: total_of(batch[name]) for name in ("label", "I6")})
 
 
@@ -105,7 +123,7 @@ def images(job: Job) -> Task:
 
 
 def first_batch(job: Job) -> Task:
-    """From nothing to the first batch of a shuffled epoch; only the first pass of a process is one of a user."""
+    """From `open` to the first batch of a shuffled epoch."""
 
     def once() -> Iterator[int]:
         batches = iter(rk.open(job.options["folder"]).batches(BATCH, shuffle="exact"))
@@ -132,6 +150,8 @@ TASKS: dict[str, Callable[[Job], Task]] = {
     "numpy_objects": numpy_objects,
     "torch": torch,
     "tensorflow": tensorflow,
+    "keras": keras,
+    "train": train,
     "order": order,
     "random": random,
     "images": images,
@@ -140,4 +160,4 @@ TASKS: dict[str, Callable[[Job], Task]] = {
 }
 
 if __name__ == "__main__":
-    serve(TASKS, rk.__version__)
+    serve(TASKS, f"rekord {rk.__version__}")

@@ -1,4 +1,4 @@
-"""rekord's check, stats and salvage, and the plain passes that they are held against."""
+"""rekord's check, stats and salvage, and a plain read of all frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _records(job: Job) -> int:
 
 
 def check(job: Job) -> Task:
-    """A whole check; `declared` gives it the schema, else it learns what most records have in common."""
+    """A whole check, with the schema if `declared`."""
     schema = schema_of(job.workload) if job.options["declared"] else None
 
     def once() -> Iterator[int]:
@@ -37,7 +37,7 @@ def check(job: Job) -> Task:
 
 
 def stats(job: Job) -> Task:
-    """All statistics. Their means must be those of the others, on the first records."""
+    """All statistics; the means on the first records are the digest."""
 
     def once() -> Iterator[int]:
         found = rk.stats(_folder(job))
@@ -53,7 +53,7 @@ def stats(job: Job) -> Task:
 
 
 def frames(job: Job) -> Task:
-    """Every frame read and verified, and nothing done with it."""
+    """Every frame read and verified."""
 
     def once() -> Iterator[int]:
         for shard in job.workload.shards():
@@ -65,7 +65,7 @@ def frames(job: Job) -> Task:
 
 
 def salvage(job: Job) -> Task:
-    """Every record into a new folder, in memory where there is room for that."""
+    """Every record into a new folder, in memory if possible."""
     root = tempfile.TemporaryDirectory(dir=scratch())
     passes = count()
 
@@ -85,4 +85,4 @@ def salvage(job: Job) -> Task:
 TASKS = {"check": check, "stats": stats, "frames": frames, "salvage": salvage}
 
 if __name__ == "__main__":
-    serve(TASKS, rk.__version__)
+    serve(TASKS, f"rekord {rk.__version__}")

@@ -41,15 +41,16 @@ def framing(job: Job) -> Task:
 
 
 def decode(job: Job) -> Task:
-    """Batches as they come; with `keep` the caller holds all of them until the end of the pass."""
+    """Batches; with `keep` the caller holds all of them until the end of the pass."""
     options = dict(job.options)
     keep = options.pop("keep", False)
     folder = options.pop("folder", job.workload.records_folder)
+    size = options.pop("batch", BATCH)
     schema = schema_of(job.workload)
     first = job.workload.columns[0].name
 
     def batches() -> Any:
-        return rk.open(folder, schema=schema).batches(BATCH, **options)
+        return rk.open(folder, schema=schema).batches(size, **options)
 
     def once() -> Iterator[int]:
         kept = []
@@ -72,9 +73,9 @@ def total_of(column: Any) -> float:
 
 def encode(job: Job) -> Task:
     """All rows into one file, from a dict of NumPy columns or from an Arrow table."""
-    drawn = job.workload.whole()
+    values = job.workload.whole()
     form = _arrow_column if job.options["arrow"] else _numpy_column
-    columns: Any = {column.name: form(column, drawn[column.name]) for column in job.workload.columns}
+    columns: Any = {column.name: form(column, values[column.name]) for column in job.workload.columns}
     if job.options["arrow"]:
         columns = pa.table(columns)
     # Keys in another order than in the generated shards, but the same number of bytes.
@@ -160,4 +161,4 @@ TASKS = {
 }
 
 if __name__ == "__main__":
-    serve(TASKS, rk.__version__)
+    serve(TASKS, f"rekord {rk.__version__}")

@@ -1,4 +1,4 @@
-"""rekord reshaping datasets: re-sharding, exporting, asking, resizing; and `cp` with a scan behind it."""
+"""rekord's rewrite, export, query and resize; and `cp` followed by a scan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
-from generate_shape import labelled
+from rekord_datasets import labelled
 
 import rekord as rk
 from peers.rekord_peer import schema_of
@@ -18,11 +18,11 @@ from peers.writing import Outputs
 from rekord.dataset.read import open_frames
 
 _SIDE = 224
-_SHARDS = 3  # not what the dataset has: every record is at another place afterwards
+_SHARDS = 3  # a different number than the dataset has, so that records move
 
 
 def reshard(job: Job) -> Task:
-    """All records into other shards, without a look inside."""
+    """All records into a different number of shards."""
     outputs, folder = Outputs(), labelled(job.workload)
 
     def once() -> Iterator[int]:
@@ -64,7 +64,7 @@ def parquet(job: Job) -> Task:
 
 
 def counts(job: Job) -> Task:
-    """How many records each label has: from the index, or by decoding that one column."""
+    """Records per label: from the index, or by decoding that column."""
     if job.options["indexed"]:
         path: object = labelled(job.workload)
     else:
@@ -92,8 +92,8 @@ def resize(job: Job) -> Task:
     def whole() -> Iterator[int]:
         options = ["--resize", f"{_SIDE}x{_SIDE}", "--shards", "2", "--workers", str(workers), "--json"]
         command = [sys.executable, "-m", "rekord", "write", folder, outputs.new(), *options]
-        told = subprocess.run(command, check=True, capture_output=True).stdout
-        yield json.loads(told)["splits"]["train"]["records"]
+        output = subprocess.run(command, check=True, capture_output=True).stdout
+        yield json.loads(output)["splits"]["train"]["records"]
 
     return Task(whole if job.options["whole"] else called, clean=outputs.clear)
 
@@ -101,4 +101,4 @@ def resize(job: Job) -> Task:
 TASKS = {"reshard": reshard, "copy": copy, "parquet": parquet, "counts": counts, "resize": resize}
 
 if __name__ == "__main__":
-    serve(TASKS, rk.__version__)
+    serve(TASKS, f"rekord {rk.__version__}")

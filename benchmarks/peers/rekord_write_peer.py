@@ -1,4 +1,4 @@
-"""rekord writing whole datasets: plan, shards, index, manifest, and every fsync."""
+"""rekord writing datasets, with index, manifest and fsync."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import rekord as rk
-from peers.rekord_peer import total_of
+from peers.rekord_peer import schema_of, total_of
 from peers.serve import Job, Task, serve
 from peers.writing import SAMPLE_ROWS, Outputs, pairs_digest
 
@@ -35,9 +35,16 @@ def tables(job: Job) -> Task:
     return _writing(source, options, job.workload.records, _rows_digest)
 
 
+def records(job: Job) -> Task:
+    """Record files without a manifest."""
+    schema = schema_of(job.workload)
+    source = rk.sources.records(job.workload.records_folder, schema=schema)
+    return _writing(source, {"schema": schema}, job.workload.records, _rows_digest)
+
+
 def tfdata(job: Job) -> Task:
     """A tf.data pipeline, in a process that has TensorFlow."""
-    from peers.pipelines import pipeline
+    from peers.tensorflow_peer import pipeline
 
     dataset = pipeline(job.workload, job.options["columns"])
     return _writing(dataset, {}, job.workload.records, _rows_digest)
@@ -78,4 +85,4 @@ def _rows_digest(out: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    serve({"images": images, "tables": tables, "tfdata": tfdata}, rk.__version__)
+    serve({"images": images, "tables": tables, "records": records, "tfdata": tfdata}, f"rekord {rk.__version__}")

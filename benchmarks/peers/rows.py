@@ -1,24 +1,33 @@
-"""Rows for the writers that take one at a time, and a place to write that no disk slows down."""
+"""Rows and records for several peers, and a folder in memory."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from workloads import DATA, Column, Lists, Values, Workload
 
 _MEMORY = Path("/dev/shm")
 
 
 def scratch() -> Path:
-    """A folder in memory where there is one: the writers are compared, not the disk."""
+    """A folder in memory if possible: writers are compared, not disks."""
     return _MEMORY if os.access(_MEMORY, os.W_OK) else DATA
 
 
+def random_numbers(workload: Workload) -> Iterator[list[int]]:
+    """20 lists of 2,000 record numbers, without duplicates within a list; the same for every peer."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        yield rng.choice(workload.records, 2_000, replace=False).tolist()
+
+
 def first_records(workload: Workload, folder: str, records: int = 2_000) -> str:
-    """A file with the first records of a workload: what peers must agree on before whole passes are timed."""
+    """A file with the first records of a workload."""
     shard = workload.shards()[0]
     with open(workload.index(shard)) as index:
         framed_bytes = sum(int(line.split()[1]) for line in islice(index, records))
@@ -29,10 +38,10 @@ def first_records(workload: Workload, folder: str, records: int = 2_000) -> str:
 
 
 def sample_rows(workload: Workload, *, plain: bool) -> list[dict[str, Any]]:
-    """The first rows, of `plain` Python values or of the scalars and arrays that NumPy columns give."""
-    drawn = workload.scaled(min(2 * workload.chunk, workload.records)).whole()
+    """The first rows, as `plain` Python values or as NumPy scalars and arrays."""
+    values = workload.scaled(min(2 * workload.chunk, workload.records)).whole()
     names = [column.name for column in workload.columns]
-    lists = [_values(column, drawn[column.name], plain) for column in workload.columns]
+    lists = [_values(column, values[column.name], plain) for column in workload.columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
 
 

@@ -1,6 +1,6 @@
-"""What a peer's process does: build a task from the job it is given, then time it whenever it is asked.
+"""The process of a peer: it builds a task from its job, and times the task on request.
 
-Job and answers are lines of JSON. The harness stays outside the clock, and so do imports and set-up.
+Job and answers are lines of JSON. Imports and set-up are not timed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workloads import WORKLOADS, Workload
 BATCH = 1024
 
 Pass: TypeAlias = Callable[[], Iterator[int]]
-"""Goes once over the data, and gives the number of units after every piece of work."""
+"""One pass over the data, which yields the number of units after every piece of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is timed, and what puts away its files afterwards, outside the clock.
+    """What is timed, and what removes its files afterwards, which is not timed.
 
-    The digest is a summary of the first batch, or of the first rows: all peers must have read or written the same.
+    The digest summarises the first batch or the first rows: it must be equal for all peers.
     """
 
     once: Pass
@@ -46,11 +46,11 @@ class Task:
 def serve(tasks: Mapping[str, Callable[[Job], Task]], version: str) -> None:
     """Answer the harness until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print must not look like an answer
+    os.dup2(2, 1)  # output of libraries must not look like an answer
     job = _job(json.loads(sys.stdin.readline()))
     try:
         task = tasks[job.task](job)
-    except Exception as failure:  # whatever is missing or broken here is a result, not the end of the run
+    except Exception as failure:  # a failure is a result, not the end of the run
         _answer(answers, {"failure": f"{type(failure).__name__}: {failure}"})
         return
     _answer(answers, {"version": version, "digest": task.digest})
@@ -66,7 +66,7 @@ def serve(tasks: Mapping[str, Callable[[Job], Task]], version: str) -> None:
 
 
 def batches_of(stream: Iterable[object]) -> Iterator[int]:
-    """Counts of at most a batch, for peers that give one record at a time."""
+    """Counts of at most a batch, for peers that yield single records."""
     count = 0
     for count, _record in enumerate(stream, 1):
         if count % BATCH == 0:
@@ -88,7 +88,7 @@ def _answer(answers: Any, fields: dict[str, Any]) -> None:
 
 
 def _timed(once: Pass, *, min_seconds: float, max_seconds: float) -> dict[str, float]:
-    """Whole passes until there is enough time to trust; a pass that takes too long is cut off."""
+    """Whole passes until `min_seconds`; a pass is cut off after `max_seconds`."""
     units = 0
     cpu = _cpu_seconds()
     begin = time.perf_counter()
@@ -100,11 +100,11 @@ def _timed(once: Pass, *, min_seconds: float, max_seconds: float) -> dict[str, f
             if seconds > max_seconds:
                 break
         else:
-            seconds = time.perf_counter() - begin  # what a peer does after its last batch counts, too
+            seconds = time.perf_counter() - begin  # work after the last batch counts as well
     return {"units": units, "seconds": seconds, "cpu_seconds": _cpu_seconds() - cpu}
 
 
 def _cpu_seconds() -> float:
-    """Of this process, and of the workers that it started and that have ended."""
+    """Of this process and of its workers that have exited."""
     workers = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + workers.ru_utime + workers.ru_stime

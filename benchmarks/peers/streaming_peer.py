@@ -10,6 +10,10 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.metadata import version
 from importlib.util import module_from_spec
+from pathlib import Path
+from typing import Any
+
+from workloads import fill_once
 
 from peers.serve import Job, Task, serve
 from peers.writing import Outputs, PairFiles, pair_files, pairs_digest, read_file
@@ -71,5 +75,36 @@ def _written(out: str) -> Iterator[tuple[str, bytes, bytes]]:
         yield sample["name"], sample["image"], sample["mask"]
 
 
+def train(job: Job) -> Task:
+    """A StreamingDataset of local MDS shards, read with torch's DataLoader."""
+    from torch.utils.data import DataLoader
+
+    from peers.training import tensor_loop, training_rows
+
+    workload, options = job.workload, job.options
+    folder = workload.folder / "mds"
+    encodings = {"image": "bytes", "label": "int", "dense": "ndarray:float32:13", "ids": "ndarray:int64:26"}
+    columns = {column.name: encodings[column.name] for column in workload.columns}
+
+    def fill(partial: Path) -> None:
+        with streaming.MDSWriter(out=str(partial), columns=columns) as writer:
+            for row in training_rows(workload):
+                writer.write({**row, "label": int(row["label"])})
+
+    fill_once(folder, fill)
+    streaming.base.util.clean_stale_shared_memory()
+    dataset = _Decoded(local=str(folder), shuffle=True, batch_size=options["batch"])
+    loader = DataLoader(dataset, batch_size=options["batch"], num_workers=options["workers"])
+    return tensor_loop(lambda: loader)
+
+
+class _Decoded(streaming.StreamingDataset):  # type: ignore[misc,name-defined]
+    def __getitem__(self, index: Any) -> Any:
+        from peers.training import decode_image
+
+        row = super().__getitem__(index)
+        return {name: decode_image(value) if name == "image" else value for name, value in row.items()}
+
+
 if __name__ == "__main__":
-    serve({"images": images}, version("mosaicml-streaming"))
+    serve({"images": images, "train": train}, f"MosaicML Streaming {version('mosaicml-streaming')}")

@@ -10,9 +10,9 @@ from peers.tensorflow_peer import counts, parsed, tf, total_of
 
 
 def numpy(job: Job) -> Task:
-    """Batches of NumPy arrays, strings as objects of Python."""
+    """Batches of NumPy arrays, strings as Python objects."""
     dataset = parsed(job.workload, job.options["way"])
-    # Of a ragged column the rows would have to be counted.
+    # Ragged columns have no batch dimension in NumPy.
     dense = next(column.name for column in job.workload.columns if None not in column.shape)
     digest = {name: total_of(value) for name, value in next(iter(dataset)).items()}
     return Task(lambda: counts(dataset.as_numpy_iterator(), lambda batch: len(batch[dense])), digest=digest)
@@ -21,7 +21,7 @@ def numpy(job: Job) -> Task:
 def parse(job: Job) -> Task:
     """Batches of tensors."""
     options = job.options
-    dataset = parsed(job.workload, options["way"], options.get("columns"))
+    dataset = parsed(job.workload, options["way"], options.get("columns"), options["batch"])
     return consumed(dataset, job.workload.columns[0].name, graph=options["graph"])
 
 
@@ -40,8 +40,32 @@ def consumed(dataset: Any, first: str, *, graph: bool) -> Task:
     return Task(once, digest=digest)
 
 
+def keras(job: Job) -> Task:
+    """Epochs of `fit` over parsed batches."""
+    dataset = parsed(job.workload, "autotune", ["dense", "label"], job.options["batch"])
+    pairs = dataset.map(lambda batch: (batch["dense"], batch["label"]), num_parallel_calls=tf.data.AUTOTUNE)
+    return fitted(pairs, job.workload.records)
+
+
+def fitted(dataset: Any, records: int) -> Task:
+    """Epochs of `fit` of one dense layer; the first one compiles it."""
+    import keras as library
+
+    model = library.Sequential([library.layers.Input((13,)), library.layers.Dense(1, activation="sigmoid")])
+    model.compile("sgd", "binary_crossentropy")
+
+    def once() -> Iterator[int]:
+        model.fit(dataset, verbose=0)
+        yield records
+
+    batch = next(iter(dataset))
+    digest = {"dense": total_of(batch[0]), "label": total_of(batch[1])}
+    model.fit(dataset, verbose=0)
+    return Task(once, digest=digest)
+
+
 def images(job: Job) -> Task:
-    """JPEGs decoded and resized, one by one, with as many calls at a time as there are threads."""
+    """JPEGs decoded and resized in a parallel `map`."""
     options = job.options
     side, threads = options["side"], options["threads"]
     spec = {
@@ -67,4 +91,4 @@ def images(job: Job) -> Task:
 
 
 if __name__ == "__main__":
-    serve({"numpy": numpy, "parse": parse, "images": images}, tf.__version__)
+    serve({"numpy": numpy, "parse": parse, "keras": keras, "images": images}, f"TensorFlow {tf.__version__}")

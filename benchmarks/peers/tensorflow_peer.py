@@ -10,9 +10,9 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
-from workloads import Column, Workload
+from workloads import Column, Lists, Workload
 
-from peers.rows import sample_rows, scratch
+from peers.rows import sample_rows, scratch, strings_of
 from peers.serve import BATCH, Job, Task, serve
 
 _DTYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string, "text": tf.string}
@@ -40,14 +40,14 @@ def framing(job: Job) -> Task:
 
 
 def decode(job: Job) -> Task:
-    dataset = parsed(job.workload, job.options["way"])
+    dataset = parsed(job.workload, job.options["way"], batch=job.options.get("batch", BATCH))
     first = job.workload.columns[0].name
     batch = next(iter(dataset))
     digest = {name: total_of(value) for name, value in batch.items()}
     return Task(lambda: counts(dataset, lambda batch: batch[first].shape[0]), digest=digest)
 
 
-def parsed(workload: Workload, way: str, columns: Sequence[str] | None = None) -> Any:
+def parsed(workload: Workload, way: str, columns: Sequence[str] | None = None, batch: int = BATCH) -> Any:
     """Parsed batches. `way`: `one_core`, `autotune`, or `interleave` (a pipeline for each of two shards)."""
     spec = {name: feature for name, feature in spec_of(workload).items() if columns is None or name in columns}
     shards = workload.shards()
@@ -57,7 +57,7 @@ def parsed(workload: Workload, way: str, columns: Sequence[str] | None = None) -
         return tf.io.parse_example(payloads, spec)
 
     def payloads(paths: Any) -> Any:
-        return tf.data.TFRecordDataset(paths, compression_type=compression).batch(BATCH)
+        return tf.data.TFRecordDataset(paths, compression_type=compression).batch(batch)
 
     if way == "one_core":
         return _one_core(payloads(shards).map(parse).prefetch(1))
@@ -68,6 +68,17 @@ def parsed(workload: Workload, way: str, columns: Sequence[str] | None = None) -
         .interleave(lambda path: payloads(path).map(parse), cycle_length=2, num_parallel_calls=2)
         .prefetch(tf.data.AUTOTUNE)
     )
+
+
+def pipeline(workload: Workload, names: list[str]) -> Any:
+    """A pipeline of single rows with these columns, from tensors in memory."""
+    values = workload.whole()
+    tensors = {
+        column.name: tf.constant(strings_of(column, rows) if isinstance(rows, Lists) else rows)
+        for column in workload.columns
+        if column.name in names and (rows := values[column.name]) is not None
+    }
+    return tf.data.Dataset.from_tensor_slices(tensors).prefetch(tf.data.AUTOTUNE)
 
 
 def counts(dataset: Any, size: Callable[[Any], int]) -> Iterator[int]:
@@ -82,7 +93,7 @@ def total_of(value: Any) -> float:
 
 
 def encode(job: Job) -> Task:
-    """The tutorial's loop, over rows that are made beforehand."""
+    """The tutorial's loop, over rows in memory."""
     workload = job.workload
     rows = sample_rows(workload, plain=job.options["plain"])
     makers = [(column.name, MAKERS[column.kind], bool(column.shape)) for column in workload.columns]
@@ -131,4 +142,4 @@ MAKERS = {
 TASKS = {"framing": framing, "decode": decode, "encode": encode}
 
 if __name__ == "__main__":
-    serve(TASKS, tf.__version__)
+    serve(TASKS, f"TensorFlow {tf.__version__}")

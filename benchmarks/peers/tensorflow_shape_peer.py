@@ -79,4 +79,4 @@ def resize(job: Job) -> Task:
 TASKS = {"parquet": parquet, "counts": counts, "resize": resize}
 
 if __name__ == "__main__":
-    serve(TASKS, tf.__version__)
+    serve(TASKS, f"TensorFlow {tf.__version__}")

@@ -35,4 +35,4 @@ def _statistics(pattern: str) -> Any:
 
 
 if __name__ == "__main__":
-    serve({"statistics": statistics}, tfdv.__version__)
+    serve({"statistics": statistics}, f"TFDV {tfdv.__version__}")

@@ -30,4 +30,4 @@ def decode(job: Job) -> Task:
 
 
 if __name__ == "__main__":
-    serve({"decode": decode}, version("tfrecord"))
+    serve({"decode": decode}, f"tfrecord {version('tfrecord')}")

@@ -1,4 +1,4 @@
-"""What every writer of datasets needs: places to write to, the files to read, and proof of what was written."""
+"""For writers of datasets: output folders, input files, and digests of what was written."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SAMPLE_ROWS = 2_048
 
 
 class Outputs:
-    """A new place for every pass, on the disk, for as long as the process lives."""
+    """A new path on disk for every pass, removed when the process exits."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(dir=DATA, prefix="written-")
         self._passes = 0
 
     def new(self) -> str:
-        """A path where nothing is yet."""
+        """A path that does not exist."""
         self._passes += 1
         return os.path.join(self._folder.name, f"pass-{self._passes}")
 
     def clear(self) -> None:
-        """Remove what was written; what is not on the disk yet then never goes there, and slows nobody down."""
+        """Remove all output, so that writing it back to disk does not slow others down."""
         for entry in os.scandir(self._folder.name):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
@@ -57,10 +57,7 @@ def read_file(path: str) -> bytes:
 
 
 def pairs_digest(written: Iterable[tuple[str, bytes, bytes]], pairs: int) -> dict[str, float]:
-    """A summary of the first pairs of all that were written, in whatever order, as (name, image, mask).
-
-    Of contents it holds the sum of their checksums, which one wrong byte moves far more than sums may differ.
-    """
+    """Sizes and sums of checksums of the first pairs (name, image, mask), in any order."""
     digest = {"image bytes": 0.0, "mask bytes": 0.0, "image": 0.0, "mask": 0.0}
     names = set()
     for name, image, mask in written:

@@ -1,14 +1,13 @@
-"""Large datasets with manifest and index, made of a small one: the shards are links to the same few files."""
+"""Datasets with manifest and index, written by rekord once per workload."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import msgspec
 from peers.rekord_peer import schema_of
-from workloads import Workload
+from workloads import Workload, fill_once
 
 import rekord as rk
 from rekord.dataset.index import METADATA_FOLDER, index_path
@@ -17,24 +16,38 @@ from rekord.dataset.manifest import ManifestSplit, manifest_path, read_manifest
 _SPLIT = "train"
 
 
-def multiplied(workload: Workload, times: int) -> str:
-    """The folder of a dataset that holds the records of a workload so many times, as `rk.write` lays it out."""
-    # Beside the workload's own folder, which holds files that were not made by what is measured.
-    root = workload.folder.with_name(workload.folder.name + "-datasets")
-    once, folder = root / "once", root / f"times-{times}"
-    if not once.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        rk.write(workload.whole(), once, schema=schema_of(workload), progress=False)
+def labelled(workload: Workload) -> str:
+    """A dataset with the records of a workload, and `label` in its index."""
+    folder = _root(workload) / "labelled"
     if not folder.exists():
-        partial = folder.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        _multiply(once, partial, times)
-        partial.rename(folder)
+        rk.write(
+            rk.sources.records(workload.records_folder, schema=schema_of(workload)),
+            folder,
+            schema=schema_of(workload),
+            index=["label"],
+            progress=False,
+        )
     return str(folder)
 
 
+def multiplied(workload: Workload, times: int) -> str:
+    """A dataset that holds the records of a workload `times` times; its shards are links to the same few files."""
+    once, folder = _root(workload) / "once", _root(workload) / f"times-{times}"
+    if not once.exists():
+        rk.write(workload.whole(), once, schema=schema_of(workload), progress=False)
+    fill_once(folder, lambda partial: _multiply(once, partial, times))
+    return str(folder)
+
+
+def _root(workload: Workload) -> Path:
+    """Next to the folder of the workload, which holds only files that rekord did not write."""
+    root = workload.folder.with_name(workload.folder.name + "-datasets")
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
 def dataset_bytes(folder: str) -> int:
-    """The bytes of all shards, each link counted."""
+    """The bytes of all shards; every link counts."""
     return sum(sum(part.shards.bytes) for part in read_manifest(folder).splits.values())
 
 

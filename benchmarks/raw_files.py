@@ -1,9 +1,7 @@
-"""The files that conversions begin with, made once and kept: images with masks, and a table as CSV and Parquet."""
+"""The input files of conversions, generated once: images with masks, and a table as CSV and Parquet."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 from pyarrow import csv
-from workloads import Workload
+from workloads import Workload, fill_once
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -24,11 +22,11 @@ _SIDE = 512
 _QUALITY = 90
 _CLASSES = 21
 _IGNORE = 255
-_GROUP_ROWS = 122_880  # of a Parquet row group: what DuckDB writes
+_GROUP_ROWS = 122_880  # rows per Parquet row group, DuckDB's default
 
 
 def prepare_pairs(workload: Workload) -> None:
-    """Make the images and masks where they are missing."""
+    """Generate the images and masks if they do not exist."""
 
     def fill(folder: Path) -> None:
         for name in ("images", "masks"):
@@ -37,11 +35,11 @@ def prepare_pairs(workload: Workload) -> None:
             for _ in pool.map(_write_pairs, *zip(*_pair_calls(workload, folder), strict=True)):
                 pass
 
-    _fill_once(workload.folder, fill)
+    fill_once(workload.folder, fill)
 
 
 def prepare_tables(workload: Workload) -> None:
-    """Make the CSV and the Parquet file where they are missing."""
+    """Generate the CSV and the Parquet file if they do not exist."""
 
     def fill(folder: Path) -> None:
         schema = _table(workload, 0).schema
@@ -62,26 +60,16 @@ def prepare_tables(workload: Workload) -> None:
             if len(waiting[0]):
                 parquet.write_table(waiting[0], row_group_size=_GROUP_ROWS)
 
-    _fill_once(workload.folder, fill)
-
-
-def _fill_once(folder: Path, fill: Callable[[Path], None]) -> None:
-    if folder.exists():
-        return
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    fill(partial)
-    partial.rename(folder)
+    fill_once(workload.folder, fill)
 
 
 def _table(workload: Workload, chunk: int) -> pa.Table:
-    drawn: dict[str, Any] = workload.rows(chunk)
+    values: dict[str, Any] = workload.rows(chunk)
     return pa.table(
         {
-            column.name: pa.array(drawn[column.name].astype("U8"), pa.string())
+            column.name: pa.array(values[column.name].astype("U8"), pa.string())
             if column.is_string
-            else pa.array(drawn[column.name])
+            else pa.array(values[column.name])
             for column in workload.columns
         }
     )
@@ -104,7 +92,7 @@ def _write_pairs(folder: Path, first: int, seeds: list[int]) -> None:
 
 
 def _photo(rng: np.random.Generator) -> Pixels:
-    """Noise of several scales: as JPEG 40 to 80 KB, as a photo of this size has."""
+    """Noise of several scales; 40 to 80 KB as JPEG, like a photo of this size."""
     detail = rng.uniform(0.3, 1.0)
     scales = ((4, 0.5), (16, 0.25), (64, 0.18 * detail), (256, 0.12 * detail))
     light = sum(weight * _smooth(rng, cells, 3).astype(np.float32) for cells, weight in scales)
@@ -113,7 +101,7 @@ def _photo(rng: np.random.Generator) -> Pixels:
 
 
 def _mask(rng: np.random.Generator) -> Pixels:
-    """Blobs of a few classes, parted by a line that is to be ignored, as in Pascal VOC."""
+    """Regions of a few classes with borders marked as ignored, as in Pascal VOC."""
     highest = np.argmax(np.stack([_smooth(rng, cells, 1) for cells in (5, 5, 6, 7, 12)]), axis=0)
     ids = np.array([0, *rng.integers(1, _CLASSES, 4)], np.uint8)
     mask: Pixels = ids[highest]
