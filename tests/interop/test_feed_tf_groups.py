@@ -133,7 +133,7 @@ def test_an_iterator_continues_in_a_function(dataset: rk.Dataset) -> None:
     batches = dataset["train"].to_tensorflow(8, shuffle=True, seed=1, epoch=3)
     whole = [batch["id"] for batch in read(dataset["train"].to_tensorflow(8, shuffle=True, seed=1, epoch=3))]
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def take(iterator: Any) -> Any:
         return next(iterator)["id"]
 
@@ -149,7 +149,7 @@ def test_an_iterator_continues_in_a_function(dataset: rk.Dataset) -> None:
 def test_a_function_iterates_over_the_dataset(dataset: rk.Dataset) -> None:
     batches = dataset["train"].to_tensorflow(8)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def total() -> Any:
         count = tf.constant(0, tf.int64)
         for batch in batches:
@@ -162,7 +162,7 @@ def test_a_function_iterates_over_the_dataset(dataset: rk.Dataset) -> None:
 def test_an_iterator_that_a_function_captures_is_not_part_of_it(dataset: rk.Dataset) -> None:
     iterator = iter(dataset["train"].to_tensorflow(8))
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def take() -> Any:
         return next(iterator)["id"]
 
