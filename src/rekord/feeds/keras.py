@@ -28,8 +28,8 @@ from rekord.feeds.tensorflow.columns import (
     describe_form,
     validate_mapped_batch,
 )
+from rekord.feeds.tensorflow.epochs import EpochTracker
 from rekord.feeds.tensorflow.native import (
-    EpochTracker,
     Mode,
     build_native_dataset,
     determine_forms,

@@ -29,13 +29,14 @@ class TensorPart:
     """One array of a form, flat unless it has another rank; `dtype` is None for byte strings, which are always flat.
 
     Parts of one dtype and the same number of values, `each` per row plus `more`, are packed together. A part whose
-    `each` is None is packed alone.
+    `each` is None is packed alone. `row_shape` is the shape of a row if all have the same.
     """
 
     dtype: np.dtype[Any] | None
     each: int | None = None
     more: int = 0
     rank: int = 1
+    row_shape: tuple[int, ...] | None = None
 
 
 class TensorForm(Protocol):
@@ -63,9 +64,10 @@ class DenseForm:
             # Numbers are passed in their shape; the shape of strings is passed separately.
             own = TensorPart(self.dtype, rank=1 + len(self.shape))
             return (own,) if self.dtype is not None else (TensorPart(None), TensorPart(INT64_DTYPE))
-        each: int = prod(self.shape)  # type: ignore[arg-type]
+        row_shape: tuple[int, ...] = self.shape  # type: ignore[assignment]
+        each = prod(row_shape)
         wide = self.dtype is not None and each * self.dtype.itemsize >= _MIN_WIDE_ROW_BYTES
-        return (TensorPart(self.dtype, None if wide else each),)
+        return (TensorPart(self.dtype, None if wide else each, row_shape=row_shape),)
 
     def put(self, column: Any) -> list[Any]:
         # Images that happen to have the same size are Optional if some are missing.
@@ -98,7 +100,7 @@ class RaggedForm:
 
     def parts(self) -> tuple[TensorPart, ...]:
         # The total number of values is unknown.
-        inner = [replace(part, each=None) for part in self.values.parts()]
+        inner = [replace(part, each=None, row_shape=None) for part in self.values.parts()]
         return (TensorPart(INT64_DTYPE, 1, 1), *inner)
 
     def put(self, column: Ragged) -> list[Any]:
@@ -211,7 +213,7 @@ class MaskedForm:
     values: TensorForm
 
     def parts(self) -> tuple[TensorPart, ...]:
-        return (*self.values.parts(), TensorPart(np.dtype(np.bool_), 1))
+        return (*self.values.parts(), TensorPart(np.dtype(np.bool_), 1, row_shape=()))
 
     def put(self, column: Any) -> list[Any]:
         if isinstance(column, np.ndarray):  # images of different sizes

@@ -16,7 +16,14 @@ import numpy as np
 
 from rekord.codec.columns import Array, Strings
 from rekord.errors import RekordError, add_location
-from rekord.feeds.tensorflow.columns import INT64_DTYPE, TensorForm, TensorPart, compute_row_splits, strings_to_bytes
+from rekord.feeds.tensorflow.columns import (
+    INT64_DTYPE,
+    MaskedForm,
+    TensorForm,
+    TensorPart,
+    compute_row_splits,
+    strings_to_bytes,
+)
 
 _MAX_SERIALIZED_MEAN_BYTES = 256
 """If strings are longer on average, copying them again costs more than creating Python objects."""
@@ -25,6 +32,20 @@ _MAX_SERIALIZED_BYTES = 1 << 30
 """Serialized tensors stay below protobuf's limit of 2 GiB."""
 
 _HEADER = 3  # the note, batches, rows of each
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBatches:
+    """Batches of the same number of rows, packed: one array per group of parts."""
+
+    batches: int
+    rows: int
+    arrays: tuple[Array, ...]
+    serialized: tuple[bool, ...]  # for each group of strings
+
+    def to_tensors(self, note: int) -> tuple[Array, ...]:
+        """What is passed to the graph: a header with a number of its own, then the arrays."""
+        return np.array([note, self.batches, self.rows, *self.serialized], INT64_DTYPE), *self.arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +66,24 @@ class BatchPacking:
         groups: dict[Any, list[int]] = {}
         for number, part in enumerate(parts):
             # By the dtype's name: in NumPy, float64 equals None.
-            alike = number if part.each is None else (str(part.dtype), part.each, part.more)
+            alike = number if part.each is None else (str(part.dtype), part.row_shape, part.each, part.more)
             groups.setdefault(alike, []).append(number)
         return cls(forms, parts, tuple([tuple(group) for group in groups.values()]))
 
     @property
-    def is_stackable(self) -> bool:
-        """Whether batches with the same number of rows can be packed together: all columns have fixed shapes."""
-        return all(part.each and not part.more for part in self.parts)
+    def has_fixed_shapes(self) -> bool:
+        """Whether all columns have fixed shapes, so that batches can be packed together and unstacked."""
+        return all(part.row_shape is not None and 0 not in part.row_shape for part in self.parts)
+
+    @property
+    def has_wide_rows(self) -> bool:
+        """Whether a column is passed in a tensor of its own."""
+        return any(part.each is None for part in self.parts)
 
     def signature(self, tf: Any) -> tuple[Any, ...]:
         """The specs of the packed tensors."""
-        specs = [tf.TensorSpec([_HEADER + len(self._texts())], tf.as_dtype(INT64_DTYPE))]
+        texts = [group for group in self.groups if self.parts[group[0]].dtype is None]
+        specs = [tf.TensorSpec([_HEADER + len(texts)], tf.as_dtype(INT64_DTYPE))]
         for group in self.groups:
             part = self.parts[group[0]]
             if part.dtype is None:
@@ -78,20 +105,23 @@ class BatchPacking:
                     raise
         return arrays
 
-    def pack(self, batches: Sequence[list[Any]], *, rows: int, note: int) -> tuple[Any, ...]:
-        """The arrays of batches of the same size, packed, with a number next to them. Several only if stackable."""
-        header = [note, len(batches), rows]
-        crossing: list[Array] = []
+    def pack(self, arrays: list[Any], batches: int, rows: int, begin: int = 0) -> PackedBatches:
+        """The arrays of `batches` batches of `rows`, from row `begin` on; all of them unless shapes are fixed."""
+        packed: list[Array] = []
+        serialized: list[bool] = []
         for group in self.groups:
             part = self.parts[group[0]]
-            columns = [arrays[number] for number in group for arrays in batches]
+            columns = [arrays[number] for number in group]
+            if part.row_shape is not None:
+                each = prod(part.row_shape)
+                columns = [_slice_values(column, begin * each, (begin + batches * rows) * each) for column in columns]
             if part.dtype is None:
-                serialized, strings = _pack_strings(columns, len(group))
-                header.append(int(serialized))
-                crossing.append(strings)
+                is_serialized, strings = _pack_strings(columns)
+                serialized.append(is_serialized)
+                packed.append(strings)
             else:
-                crossing.append(_stack_columns(part, columns, len(group)))
-        return (np.array(header, INT64_DTYPE), *crossing)
+                packed.append(_stack_columns(part, columns))
+        return PackedBatches(batches, rows, tuple(packed), tuple(serialized))
 
     def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, Any, dict[str, Any]]:
         """In the graph: the note, the number of batches, and their columns, of `batch_rows` rows if that is known."""
@@ -108,16 +138,46 @@ class BatchPacking:
         columns = {name: form.take(tf, parts, count) for name, form in self.forms.items()}
         return note, batches, columns
 
-    def _texts(self) -> list[tuple[int, ...]]:
-        return [group for group in self.groups if self.parts[group[0]].dtype is None]
+    def unpack_eagerly(self, tf: Any, packed: PackedBatches) -> list[dict[str, Any]]:
+        """The batches as eager tensors, if all columns have fixed shapes.
+
+        One operation unstacks all columns and batches of a group of parts, mostly without a copy.
+        """
+        taken: list[list[Any]] = [[]] * len(self.parts)
+        serialized = list(packed.serialized)
+        for group, array in zip(self.groups, packed.arrays, strict=True):
+            part = self.parts[group[0]]
+            assert part.row_shape is not None
+            shape = [len(group) * packed.batches, packed.rows, *part.row_shape]
+            if part.dtype is None and serialized.pop(0):
+                whole = tf.reshape(tf.io.parse_tensor(tf.constant(array[0]), tf.string), shape)
+            else:
+                whole = tf.constant(array.reshape(shape))
+            tensors = tf.unstack(whole, shape[0])
+            for line, number in enumerate(group):
+                taken[number] = tensors[line * packed.batches : (line + 1) * packed.batches]
+        parts = iter(taken)
+        columns = [
+            [{"values": one, "valid": valid} for one, valid in zip(next(parts), next(parts), strict=True)]
+            if isinstance(form, MaskedForm)
+            else next(parts)
+            for form in self.forms.values()
+        ]
+        return [dict(zip(self.forms, batch, strict=True)) for batch in zip(*columns, strict=True)]
 
 
-def _stack_columns(part: TensorPart, columns: list[Array], lines: int) -> Array:
-    """Columns as `lines` rows of a matrix; a single one as it is."""
+def _slice_values(column: Any, begin: int, end: int) -> Any:
+    """Values `begin` to `end` of a part."""
+    if begin == 0 and end == (_count_strings(column) if isinstance(column, Strings) else len(column)):
+        return column
+    return (strings_to_bytes(column) if isinstance(column, Strings) else column)[begin:end]
+
+
+def _stack_columns(part: TensorPart, columns: list[Array]) -> Array:
+    """Columns as the rows of a matrix; a single one as it is."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0], part.dtype)
-    joined = np.concatenate(columns, dtype=part.dtype)
-    return joined.reshape(lines, -1) if lines > 1 else joined
+    return np.concatenate(columns, dtype=part.dtype).reshape(len(columns), -1)
 
 
 def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
@@ -132,8 +192,8 @@ def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
     return parsed
 
 
-def _pack_strings(columns: list[Strings | list[bytes]], lines: int) -> tuple[bool, Array]:
-    """(True, one serialized tensor of `lines` rows), or (False, all strings one by one)."""
+def _pack_strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
+    """(True, one serialized tensor with a row per column), or (False, all strings one by one)."""
     count = sum([_count_strings(column) for column in columns])
     if sum([_sum_string_bytes(column) for column in columns]) > min(
         count * _MAX_SERIALIZED_MEAN_BYTES, _MAX_SERIALIZED_BYTES
@@ -148,7 +208,7 @@ def _pack_strings(columns: list[Strings | list[bytes]], lines: int) -> tuple[boo
         data.append(joined[own[0] :] if own[0] else joined)
     offsets = np.concatenate(ends).reshape(len(columns), -1)
     lengths = offsets[:, 1:] - offsets[:, :-1]
-    shape = (lines, lengths.size // lines) if lines > 1 else (lengths.size,)
+    shape = lengths.shape if len(columns) > 1 else (lengths.size,)
     return True, _to_object_array([_serialize_strings(shape, lengths.reshape(-1), data)])
 
 
