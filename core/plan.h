@@ -11,9 +11,9 @@
 //        └ K + P + 8
 //
 // While all lengths fit one byte, these K + 10 bytes are a constant plus P at four
-// known places. So they are kept as words, and one comparison for each eight bytes
-// verifies key, kind and every length together (Header::matches). What does not
-// match is not wrong, only less common, and is parsed.
+// known places. So a few comparisons of words verify key, kind and every length
+// together (Header::matches). What does not match is not wrong, only less common, and
+// is parsed.
 #pragma once
 
 #include <array>
@@ -60,11 +60,12 @@ struct SlotSpec {
 // The header of a slot in the form above. Kept apart from the rest of the slot, so
 // that the headers of a whole plan fit the first cache.
 //
-// It is recognised by four loads, whatever the length of its key:
+// It is recognised by four loads without a branch between them:
 //
-//     0a E 0a K │ key: its first and its last eight bytes │ 12 F T L 0a P
+//     0a E 0a K │ first eight bytes of the key │ its last eight │ 12 F T L 0a P
 //
-// Those of a short key are the same load, masked; a longer key has a middle, too.
+// A key of up to eight bytes is loaded twice and masked; one of more than 16 has a middle
+// that is compared afterwards.
 class alignas(64) Header {
  public:
   explicit Header(const SlotSpec& spec) noexcept;
