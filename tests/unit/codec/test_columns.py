@@ -381,7 +381,7 @@ def test_a_hole_is_not_filled_with_what_the_column_cannot_hold(value):
     assert column.fill(7).tolist() == [1, 7]
 
 
-def test_arrays_of_a_batch_are_writable_and_own_their_memory_through_their_base():
+def test_arrays_of_a_batch_are_writable_and_own_their_memory_through_their_base() -> None:
     schema = rk.Schema(
         {"i": rk.Int64(), "f": rk.Float32(), "n": rk.Int64(shape=(None,)), "o": rk.Int64(optional=True)}
     )
