@@ -33,31 +33,19 @@ Decoder::Decoder(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool)
     : plan_(std::move(plan)), stride_(plan_->slots().size()) {
   const auto& slots = plan_->slots();
   builders_.reserve(slots.size());
-  lanes_.resize(slots.size() + 1);
+  lanes_.resize(slots.size());
   cells_.resize(kPendingRows * stride_);
   seen_.resize(slots.size());
   for (uint32_t i = 0; i < slots.size(); ++i) {
     builders_.emplace_back(slots[i], pool, slots.size());
-    const Header& header = plan_->headers()[i];
     Lane& lane = lanes_[i];
-    lane.header = &header;
-    lane.last_word = static_cast<uint32_t>(header.last_word());
-    lane.second_mask = lane.last_word == 1 ? header.tail_mask() : ~uint64_t{0};
-    lane.tail_mask = header.tail_mask();
-    lane.header_bytes = static_cast<uint32_t>(header.size());
+    lane.header = &plan_->headers()[i];
+    lane.header_bytes = static_cast<uint32_t>(lane.header->size());
     lane.slot = i;
     lane.wanted = !slots[i].skip;
     lane.varies = slots[i].kind == Kind::ints;
     wanted_ += lane.wanted;
   }
-  // No header is longer than its words, so that this one never stands anywhere.
-  static const Header nothing = [] {
-    SlotSpec spec;
-    spec.key.assign(kPadding, ' ');
-    return Header(spec);
-  }();
-  lanes_.back().header = &nothing;
-  lanes_.back().varies = true;
   start();
 }
 
@@ -162,8 +150,11 @@ void Decoder::find_runs() {
     }
     if (run.features == 0) run.place = place;
     ++run.features;
+    std::array<uint64_t, Header::kMostWords> words;
+    lane.header->expect(lane.value_bytes, words);
     std::array<std::byte, kPadding> header;
-    for (size_t i = 0; i <= lane.last_word; ++i) store_le(header.data() + 8 * i, lane.expected[i]);
+    for (size_t i = 0; i <= lane.header->last_word(); ++i)
+      store_le(header.data() + 8 * i, words[i]);
     expected.insert(expected.end(), header.begin(), header.begin() + lane.header_bytes);
     mask.resize(expected.size(), std::byte{0xff});
     if (lane.wanted)
@@ -185,7 +176,6 @@ bool Decoder::find_features(Bytes payload) {
   const bool guess = rows_without_guessing_ == 0;
   Cell* const cells = cells_.data() + pending_ * stride_;
   uint64_t* const seen = seen_.data();
-  Lane* const nothing = &lanes_.back();
   Lane* const* const order = order_.data();
   const size_t known_places = guess ? order_.size() : 0;
   const Run* run = runs_.data();
@@ -211,15 +201,15 @@ bool Decoder::find_features(Bytes payload) {
       runs_broke_ = true;
       run = last_run;
     }
-    Lane* lane = place < known_places ? order[place] : nothing;
+    Lane* lane = place < known_places ? order[place] : nullptr;
     size_t value_bytes = 0;
-    if (lane->matches(at)) [[likely]] {
+    if (lane != nullptr && lane->matches(at)) [[likely]] {
       value_bytes = lane->value_bytes;
     } else {
       lane = find_lane(at, left, value_bytes);
       if (guess) {
         ++wrong_guesses_;
-        if (lane != nullptr) lane->expect(value_bytes);
+        if (lane != nullptr) lane->value_bytes = value_bytes;
         // A new place may move `order_`: the rest of this row goes without.
         if (lane != nullptr && place < known_places)
           order_[place] = lane;

@@ -73,43 +73,20 @@ class Decoder {
 
   // Everything about a slot that finding its features touches, kept together.
   struct Lane {
-    // The header as it was last time, for a value of `value_bytes`.
-    std::array<uint64_t, Header::kMostWords> expected{};
-    uint64_t second_mask = 0;  // of the second word, which may be the last
-    uint64_t tail_mask = 0;    // of the last word, if there are more than two
-    uint32_t last_word = 0;
-    uint32_t header_bytes = 0;
-    size_t value_bytes = ~size_t{0};
     const Header* header = nullptr;
+    size_t value_bytes = 0;  // last time
+    uint32_t header_bytes = 0;
     uint32_t slot = 0;
     bool wanted = false;   // not skipped
     bool varies = false;   // in length, all the time
     bool changed = false;  // in length, at least once
 
-    // Whether the same header is here again. Headers have at least two words.
-    bool repeats(const std::byte* at) const noexcept {
-      if (load_le<uint64_t>(at) != expected[0]) return false;
-      if ((load_le<uint64_t>(at + 8) & second_mask) != expected[1]) return false;
-      if (last_word == 1) return true;
-      for (size_t i = 2; i < last_word; ++i)
-        if (load_le<uint64_t>(at + 8 * i) != expected[i]) return false;
-      return (load_le<uint64_t>(at + 8 * last_word) & tail_mask) == expected[last_word];
-    }
-    // Whether the header is here, for a value of any length.
+    // Whether its header is here, for a value of any length.
     bool matches(const std::byte* at) noexcept {
-      // Lengths of ints change all the time; there the guess is not worth a branch.
-      if (!varies && repeats(at)) [[likely]]
-        return true;
-      size_t length = 0;
-      if (!header->matches(at, length)) return false;
-      changed = true;
-      expect(length);
+      const size_t before = value_bytes;
+      if (!header->matches(at, value_bytes)) return false;
+      changed |= value_bytes != before;
       return true;
-    }
-    // A header for this length next time: the two change together.
-    void expect(size_t length) noexcept {
-      value_bytes = length;
-      if (!varies) header->expect(length, expected);
     }
   };
 
@@ -158,7 +135,7 @@ class Decoder {
 
   std::shared_ptr<const Plan> plan_;
   std::vector<ColumnBuilder> builders_;
-  std::vector<Lane> lanes_;     // by slot, and one that matches nothing
+  std::vector<Lane> lanes_;     // by slot
   std::vector<Lane*> order_;    // by position in the record: the lane found there last time
   std::vector<Run> runs_;       // of that order, by place
   std::vector<uint64_t> seen_;  // by slot: the stamp of the row that had it last

@@ -10,10 +10,10 @@ Header::Header(const SlotSpec& spec) noexcept
   const size_t key = spec.key.size();
   // The words must fit; E = K + P + 8 then has room below 128 too.
   if (key > kPadding - 10) {
-    bytes_ = 1;
+    bytes_ = 8;
     return;
   }
-  limit_ = 128 - (key + 8);
+  limit_ = static_cast<uint8_t>(128 - (key + 8));
   last_ = static_cast<uint16_t>((bytes_ - 1) / 8);
   std::array<std::byte, kPadding> base{};
   std::array<std::byte, kPadding> lengths{};
@@ -37,8 +37,24 @@ Header::Header(const SlotSpec& spec) noexcept
     base_[i] = load_le<uint64_t>(base.data() + 8 * i);
     lengths_[i] = load_le<uint64_t>(lengths.data() + 8 * i);
   }
-  const size_t in_last = bytes_ - 8 * last_;
-  tail_mask_ = in_last == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * in_last)) - 1;
+  const auto first_bytes = [](size_t count) {
+    return count >= 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * count)) - 1;
+  };
+  tail_mask_ = first_bytes(bytes_ - 8 * last_);
+  start_ = load_le<uint32_t>(base.data());
+  key_mask_ = first_bytes(key);
+  key_last_at_ = static_cast<uint32_t>(key >= 8 ? 4 + key - 8 : 4);
+  key_first_ = load_le<uint64_t>(base.data() + 4) & key_mask_;
+  key_last_ = load_le<uint64_t>(base.data() + key_last_at_) & key_mask_;
+  list_ = load_le<uint64_t>(base.data() + bytes_ - 8) >> 16;
+  has_middle_ = key > 16;
+}
+
+bool Header::middle_matches(const std::byte* at) const noexcept {
+  // The words that hold nothing but the key, up to its last eight bytes.
+  for (size_t i = 1; 8 * i < key_last_at_; ++i)
+    if (load_le<uint64_t>(at + 8 * i) != base_[i]) return false;
+  return true;
 }
 
 uint64_t Lookup::mix(std::string_view key) noexcept {

@@ -11,9 +11,9 @@
 //        └ K + P + 8
 //
 // While all lengths fit one byte, these K + 10 bytes are a constant plus P at four
-// known places. So they are kept as words, and one comparison for each eight bytes
-// verifies key, kind and every length together (Header::matches). What does not
-// match is not wrong, only less common, and is parsed.
+// known places. So a few comparisons of words verify key, kind and every length
+// together (Header::matches). What does not match is not wrong, only less common, and
+// is parsed.
 #pragma once
 
 #include <array>
@@ -59,7 +59,14 @@ struct SlotSpec {
 
 // The header of a slot in the form above. Kept apart from the rest of the slot, so
 // that the headers of a whole plan fit the first cache.
-class Header {
+//
+// It is recognised by four loads without a branch between them:
+//
+//     0a E 0a K │ first eight bytes of the key │ its last eight │ 12 F T L 0a P
+//
+// A key of up to eight bytes is loaded twice and masked; one of more than 16 has a middle
+// that is compared afterwards.
+class alignas(64) Header {
  public:
   explicit Header(const SlotSpec& spec) noexcept;
 
@@ -70,11 +77,14 @@ class Header {
   // Whether the bytes at `at` are this header for one value of `length` bytes.
   // Reads up to kPadding bytes.
   bool matches(const std::byte* at, size_t& length) const noexcept {
-    const auto p = std::to_integer<uint64_t>(at[bytes_ - 1]);
-    if (p >= limit_) return false;
-    for (size_t i = 0; i < last_; ++i)
-      if (load_le<uint64_t>(at + 8 * i) != base_[i] + p * lengths_[i]) return false;
-    if ((load_le<uint64_t>(at + 8 * last_) & tail_mask_) != base_[last_] + p * lengths_[last_])
+    const uint64_t list = load_le<uint64_t>(at + bytes_ - 8) >> 16;
+    const uint64_t p = list >> 40;
+    uint64_t differs = load_le<uint32_t>(at) ^ (start_ + (p << 8));
+    differs |= (load_le<uint64_t>(at + 4) ^ key_first_) & key_mask_;
+    differs |= (load_le<uint64_t>(at + key_last_at_) ^ key_last_) & key_mask_;
+    differs |= list ^ (list_ + p * kListLengths);
+    if (differs != 0 || p >= limit_) return false;
+    if (has_middle_ && !middle_matches(at)) [[unlikely]]
       return false;
     length = static_cast<size_t>(p);
     return true;
@@ -91,11 +101,22 @@ class Header {
   uint64_t tail_mask() const noexcept { return tail_mask_; }
 
  private:
+  static constexpr uint64_t kListLengths = 0x010001000100;  // 1 at F, L and P
+
+  bool middle_matches(const std::byte* at) const noexcept;
+
   uint32_t bytes_;
-  uint16_t last_ = 0;  // index of the last word
+  uint32_t start_ = 0;  // 0a E 0a K for an empty value
+  uint64_t key_first_ = 0;
+  uint64_t key_last_ = 0;
+  uint64_t key_mask_ = 0;
+  uint64_t list_ = 0;  // for an empty value
+  uint32_t key_last_at_ = 4;
+  uint16_t last_ = 0;        // index of the last word
+  bool has_middle_ = false;  // the key has more bytes than the two words
+  uint8_t limit_ = 0;        // of value bytes, so that E fits one byte; 0: the key is too long
   Kind kind_;
   bool skip_;
-  uint64_t limit_ = 0;      // of value bytes, so that E fits one byte; 0: the key is too long
   uint64_t tail_mask_ = 0;  // of the last word
   std::array<uint64_t, kMostWords> base_{};
   std::array<uint64_t, kMostWords> lengths_{};  // 1 at each byte that P is added to

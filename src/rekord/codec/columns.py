@@ -73,8 +73,8 @@ class Strings(_Rows):
     def __init__(
         self,
         column: _core.StringColumn,
+        text: bool = False,  # by position: keywords make the call half as slow again
         *,
-        text: bool = False,
         valid: Validity | None = None,
         row_shape: tuple[int, ...] = (),
         rows: int | None = None,

@@ -35,10 +35,8 @@ def assemble_columns(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column
         return _assemble_group(plan.context, taken, rows)
     context, steps = taken
     out = _assemble_group(plan.context, context, rows)
-    for field in plan.steps.fields:
-        if field.name in plan.steps.wanted:
-            parts = steps[field.first : field.first + len(field.slots)]
-            out[field.name] = _assemble_steps(field, parts)
+    for field in plan.steps.selected:
+        out[field.name] = _assemble_steps(field, steps[field.first : field.first + len(field.slots)])
     return out
 
 
@@ -70,16 +68,14 @@ def _truncate_slot(raw: RawColumn | None, slot: SlotPlan, rows: int) -> RawColum
 
 def _assemble_group(group: GroupPlan, raws: Sequence[RawColumn], rows: int) -> dict[str, Column]:
     out: dict[str, Column] = {}
-    for field in group.fields:
-        if field.name not in group.wanted:
-            continue
+    for field in group.selected:
+        first = field.first
         if not field.is_as_stored:
-            parts = raws[field.first : field.first + len(field.slots)]
-            out[field.name] = _assemble_column(field, parts, rows)
-            continue
-        values = raws[field.first][0]
-        strings = isinstance(values, _core.StringColumn)
-        out[field.name] = Strings(values, text=field.text) if strings else values
+            out[field.name] = _assemble_column(field, raws[first : first + len(field.slots)], rows)
+        elif field.is_string:
+            out[field.name] = Strings(raws[first][0], field.text)
+        else:
+            out[field.name] = raws[first][0]
     return out
 
 
@@ -471,7 +467,7 @@ def decode(
 def new_batch(plan: CodecPlan, pool: _core.Pool) -> _core.ExampleBatch | _core.SequenceBatch | _core.PayloadBatch:
     """A native batch that decodes with this plan."""
     if plan.is_payload:
-        return _core.PayloadBatch(not plan.context.wanted, pool)
+        return _core.PayloadBatch(not plan.context.selected, pool)
     if plan.steps is None:
         return _core.ExampleBatch(plan.context.reading, pool)
     return _core.SequenceBatch(plan.context.reading, plan.steps.reading, pool)

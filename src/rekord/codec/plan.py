@@ -48,6 +48,7 @@ class ColumnPlan:
     slots: tuple[SlotPlan, ...]
     first: int  # index of the first of them in the plan
     is_as_stored: bool  # decoded by the core without conversion, except the type of strings
+    is_string: bool  # stored as bytes
     text: bool
 
 
@@ -56,7 +57,7 @@ class GroupPlan:
     """The columns of one map of a record: an Example's features, a context, or the feature lists."""
 
     fields: tuple[ColumnPlan, ...]
-    wanted: frozenset[str]
+    selected: tuple[ColumnPlan, ...]  # those of them that are read
     native: _core.Plan
     reading: _core.Plan  # the same, without filling in defaults of several keys
 
@@ -88,7 +89,7 @@ class CodecPlan:
     def columns(self) -> tuple[str, ...]:
         """The selected columns, in the order of the schema."""
         groups = (self.context,) if self.steps is None else (self.context, self.steps)
-        return tuple(field.name for group in groups for field in group.fields if field.name in group.wanted)
+        return tuple(field.name for group in groups for field in group.selected)
 
 
 def compile_plan(schema: Schema, columns: tuple[str, ...] | None = None, *, strict: bool = False) -> CodecPlan:
@@ -136,6 +137,7 @@ def _compile_group(features: Mapping[str, Feature], wanted: frozenset[str], stri
                 slots=slots,
                 first=len(native),
                 is_as_stored=_is_as_stored(feature),
+                is_string=slots[0].kind == KIND_NUMBERS["bytes"],
                 text=feature.is_text,
             )
         )
@@ -145,7 +147,7 @@ def _compile_group(features: Mapping[str, Feature], wanted: frozenset[str], stri
         reading += [slot.to_core_slot(skip=name not in wanted, missing=hole) for slot in slots]
     return GroupPlan(
         fields=tuple(fields),
-        wanted=wanted & frozenset(features),
+        selected=tuple(field for field in fields if field.name in wanted),
         native=_core.Plan(native, strict),
         reading=_core.Plan(reading, strict),
     )

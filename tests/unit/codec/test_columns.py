@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import rekord as rk
 from rekord import Optional, Ragged, SparseColumn, Strings, UsageError, _core
 from rekord.codec.columns import column_to_arrow
+from rekord.codec.decode import assemble_columns, new_batch
+from rekord.codec.plan import compile_plan
 
 
 def _int64(*values: int) -> np.ndarray:
@@ -376,3 +379,20 @@ def test_a_hole_is_not_filled_with_what_the_column_cannot_hold(value):
         column.fill(value)
     assert caught.value.code == "U605"
     assert column.fill(7).tolist() == [1, 7]
+
+
+def test_arrays_of_a_batch_are_writable_and_own_their_memory_through_their_base() -> None:
+    schema = rk.Schema(
+        {"i": rk.Int64(), "f": rk.Float32(), "n": rk.Int64(shape=(None,)), "o": rk.Int64(optional=True)}
+    )
+    batch = new_batch(compile_plan(schema), _core.Pool(1 << 20))
+    rows = [{"i": 1, "f": 0.5, "n": [1, 2], "o": None}, {"i": 2, "f": 1.5, "n": [], "o": 3}]
+    for row in rows:
+        assert batch.add(rk.encode(row, schema)) is None
+    columns: Any = assemble_columns(compile_plan(schema), batch.take(), len(rows))
+    arrays = [columns["i"], columns["f"], columns["n"].values, columns["n"].offsets, columns["o"].valid]
+    assert [array.dtype.type for array in arrays] == [np.int64, np.float32, np.int64, np.int64, np.bool_]
+    for array in arrays:
+        assert array.flags.carray  # writable, aligned and contiguous
+        assert array.base is not None
+    assert [array.tolist() for array in arrays] == [[1, 2], [0.5, 1.5], [1, 2], [0, 2, 2], [False, True]]
