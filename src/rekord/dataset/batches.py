@@ -23,7 +23,7 @@ from rekord.codec.plan import CodecPlan
 from rekord.dataset.read_transforms import BatchTransformer
 from rekord.dataset.readers import pipeline
 from rekord.dataset.readers.pipeline import BatchDecoder, BatchPipeline, IdlePool, is_inline
-from rekord.dataset.readers.sequential import SequentialFrames, decode_jobs
+from rekord.dataset.readers.sequential import SequentialFrames, decode_jobs, starts_with_small_batch
 from rekord.dataset.samplers import RankSteps, Remainder, Sampler
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError, error, preview
@@ -143,7 +143,7 @@ class BatchRequest:
     images: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
     finish: Callable[[Batch], Batch] | None = None
     prefetch: int = 2
-    threads: int = 1
+    threads: int | None = 1  # None: as many as pay off
     worker: int = 0  # of a framework's loader, which takes every `workers`-th step
     workers: int = 1
     delivered: int = 0  # steps of this worker to skip, because they were delivered before
@@ -467,20 +467,22 @@ class Batches(Loader[Batch]):
 
     def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
         register_batches()
-        finish, features = request.finish, None if self._features is None else self._features()
-
-        def show(batch: Batch) -> Batch:
-            return to_batch(batch if finish is None else finish(batch), features)
-
-        return read_batches(replace(request, finish=show), epoch, consumed)
+        features = None if self._features is None else self._features()
+        return read_batches(request, epoch, consumed, lambda batch: to_batch(batch, features))
 
 
-def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
-    """The batches of an epoch from a position on: from files in order, or from records by number."""
+def read_batches(
+    request: BatchRequest, epoch: int, consumed: int, wrap: Callable[[Batch], Batch] | None = None
+) -> BatchReader[Batch]:
+    """The batches of an epoch from a position on: from files in order, or from records by number.
+
+    `wrap` is applied to each finished batch.
+    """
     plan, images = request.decoding()
     pool = pipeline.new_pool()
     decoders = IdlePool(lambda: BatchDecoder(plan, pool, images))
-    threads, prefetch, finish = request.threads, request.prefetch, request.finish
+    threads, prefetch = _choose_threads(request, pool, is_decoded_only=images is None and request.finish is None)
+    finish = _compose(request.finish, wrap)
     if request.streams:
         inline = is_inline(threads, prefetch)
         files = SequentialFrames(request.shards, pool, request.batch_size, inline=inline, consumed=consumed)
@@ -516,6 +518,23 @@ def read_shard(request: BatchRequest, shard: int) -> Iterator[Batch]:
                 yield batch
     finally:
         files.close()
+
+
+def _compose(
+    first: Callable[[Batch], Batch] | None, last: Callable[[Batch], Batch] | None
+) -> Callable[[Batch], Batch] | None:
+    if first is None or last is None:
+        return first or last
+    return lambda batch: last(first(batch))
+
+
+def _choose_threads(request: BatchRequest, pool: _core.Pool, *, is_decoded_only: bool) -> tuple[int, int]:
+    """`threads` and `prefetch` of a request: without a number of threads, small batches take none."""
+    if request.threads is not None:
+        return request.threads, request.prefetch
+    if is_decoded_only and request.streams and starts_with_small_batch(request.shards, request.batch_size, pool):
+        return 1, 0
+    return get_default_threads(), request.prefetch
 
 
 def get_default_threads() -> int:

@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from rekord.arguments import integer, invalid, one_of, seed_number, unknown_keyword
 from rekord.codec.columns import Batch
-from rekord.dataset.batches import get_default_threads
 from rekord.dataset.samplers import Remainder
 from rekord.errors import error
 
@@ -70,7 +69,7 @@ class CheckedOptions:
     resize: tuple[int, int] | None = None
     map: MapFunction = None
     prefetch: int = 2
-    threads: int = cast(int, None)  # None: one per usable core, up to 4
+    threads: int | None = None  # None: as many as pay off, see `read_batches`
 
     def __post_init__(self) -> None:
         rank, world, remainder = validate_ranks(self.rank, self.world, self.remainder)
@@ -85,7 +84,7 @@ class CheckedOptions:
             "remainder": remainder,
             "resize": validate_resize(self.decode, self.resize),
             "prefetch": integer("prefetch", self.prefetch, least=0),
-            "threads": get_default_threads() if self.threads is None else integer("threads", self.threads, least=1),
+            "threads": None if self.threads is None else integer("threads", self.threads, least=1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

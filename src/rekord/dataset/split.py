@@ -343,7 +343,8 @@ class SplitMethods(ABC):
         `remainder` that does not fill a step of all ranks is kept, dropped, or padded from the start of the epoch.
 
         `threads` prepare `prefetch` batches ahead in the background; with threads=1 and prefetch=0 nothing runs in
-        the background.
+        the background. Unless `threads` is given, that is also so for small batches of local files in file order that
+        are only decoded: `next()` decodes them faster than a thread could hand them over.
         """
         split = self.only_split("batches")
         return Batches(split.request(batch_size, **options), lambda: split.schema.features)

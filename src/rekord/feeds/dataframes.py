@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings, column_to_arrow
 from rekord.codec.plan import compile_plan
-from rekord.dataset.batches import read_shard
+from rekord.dataset.batches import get_default_threads, read_shard
 from rekord.dataset.readers.pipeline import ordered_work
 from rekord.errors import error
 from rekord.feeds.feed import import_package, make_empty_batch
@@ -72,7 +72,13 @@ def iter_arrow_shards(split: Split, columns: Sequence[str], *, rows: int) -> Ite
             return made, failure  # raised after the batches before it
         return made, None
 
-    work = ordered_work(lambda: next(shards, None), read, threads=request.threads, prefetch=0, name="rekord-decode")
+    work = ordered_work(
+        lambda: next(shards, None),
+        read,
+        threads=request.threads or get_default_threads(),
+        prefetch=0,
+        name="rekord-decode",
+    )
     try:
         while (shard := next(work, None)) is not None:
             yield from shard[0]

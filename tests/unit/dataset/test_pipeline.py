@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lifetimes import ended, eventually
+from lifetimes import ended, eventually, threads_of
 
 import rekord as rk
 from rekord.dataset.readers import pipeline
@@ -206,3 +206,46 @@ def test_the_finalizer_does_nothing_while_the_interpreter_ends(monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "os", None)  # as modules are cleared
         made.__del__(lambda: True)
+
+
+# ---- How many threads there are by default ----
+
+
+def rows_file(path: Path, row_bytes: int) -> Any:
+    with rk.Writer(path, rk.Schema({"x": rk.Bytes()})) as writer:
+        for n in range(40):
+            writer.write({"x": bytes([n]) * row_bytes})
+    return rk.open(path, schema=rk.Schema({"x": rk.Bytes()}))
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "options", "has_threads"),
+    [
+        (100, {}, False),
+        (100, {"threads": 1}, True),  # with a prefetch of 2
+        (100, {"map": lambda batch: batch}, True),
+        (100, {"shuffle": True}, True),
+        (100_000, {}, True),
+    ],
+    ids=["small", "threads given", "map", "shuffled", "large"],
+)
+def test_small_batches_that_are_only_decoded_take_no_threads(
+    tmp_path: Path, row_bytes: int, options: dict[str, Any], has_threads: bool
+) -> None:
+    split = rows_file(tmp_path / "x.tfrecord", row_bytes)
+    with iter(split.batches(8, **options)) as running:
+        rows = next(running)["x"].tolist()
+        assert bool(threads_of(running)) == has_threads
+        for batch in running:
+            rows += batch["x"].tolist()
+    assert sorted(rows) == [bytes([n]) * row_bytes for n in range(40)]
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_fewer_records_than_a_batch_come_whole(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "x.tfrecord"
+    with rk.Writer(path, rk.Schema({"x": rk.Int64()})) as writer:
+        for n in range(count):
+            writer.write({"x": n})
+    batches = rk.open(path, schema=rk.Schema({"x": rk.Int64()})).batches(8)
+    assert [batch["x"].tolist() for batch in batches] == ([[0, 1, 2]] if count else [])

@@ -16,10 +16,17 @@ from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
 from rekord.framing.frames import FrameSegment, SlabReader
 from rekord.location import Location
+from rekord.storage.local import LOCAL
+from rekord.storage.router import is_remote
 
 _MAX_BATCHES_PER_TASK = 4
 _TASK_BYTES = 2 << 20
 """Waking a thread costs as much as decoding some hundred records, so it gets several small batches at a time."""
+
+
+_SMALL_BATCH_BYTES = 256 << 10
+"""A batch of at most this size is decoded in about 0.1 ms. Handing it over from another thread, with its columns in
+the cache of another core, costs as much (docs/decisions/0038)."""
 
 
 class FileSegment(NamedTuple):
@@ -201,6 +208,19 @@ def decode_jobs(
                 yield batch, job.consumed + rows
             if failure is not None:
                 raise failure
+
+
+def starts_with_small_batch(shards: Shards, batch_size: int, pool: _core.Pool) -> bool:
+    """Whether the first batch is small, and in a local file that is not compressed: reading it takes no time."""
+    path = shards.paths[0] if shards.paths else ""
+    try:
+        if not path or is_remote(path) or LOCAL.stat(path).kind != "file":
+            return False  # a pipe can be read only once
+        with open_slabs(path, pool, reuse=True) as reader:
+            first = reader.next(batch_size) if reader.compression == "none" else None
+    except RekordError:
+        return False  # raised again when the batch is read
+    return first is not None and first.frames == batch_size and first.end - first.begin <= _SMALL_BATCH_BYTES
 
 
 def _place_of(shards: Shards, record: int) -> tuple[int, int]:
