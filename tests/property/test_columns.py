@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import record_strategies as strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.framing import frames as frame_reading
 from rekord.schema.base import INTEGER_DTYPES, Feature, dtype_name, integer_bounds
-from rekord.testing import frames, strategies, wire
+from rekord.testing import frames, wire
 
 MOST_RECORDS = 12
 
