@@ -49,7 +49,8 @@ def training(settings: Settings) -> Iterator[Table]:
                 reference=OURS,
                 note=f"{workload.records:,} rows, shuffled, batches of {_BATCH} as tensors, each of which the loop "
                 "sums up. Each library reads its own format from local disk with the loader that its documentation "
-                "recommends; an epoch includes the start of its workers, and is cut off after the time limit.",
+                "recommends. An epoch includes the start of workers, except for Grain, which keeps them, and is cut off "
+                "after the time limit.",
             )
 
 

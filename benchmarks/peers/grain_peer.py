@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,17 @@ def train(job: Job) -> Task:
 
     fill_once(folder, fill)
 
+    source = ArrayRecordDataSource([str(folder / "train.array_record")])
+    dataset = grain.MapDataset.source(source).shuffle(seed=0).map(_image_row if is_image else _table_row)
+    dataset = dataset.batch(job.options["batch"])
+    batches = dataset.repeat().to_iter_dataset()
+    if workers:
+        batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+    # One iterator for all epochs: its workers import everything again when they start, which takes seconds.
+    iterator = iter(batches)
+
     def epoch() -> Iterator[dict[str, Any]]:
-        source = ArrayRecordDataSource([str(folder / "train.array_record")])
-        dataset = grain.MapDataset.source(source).shuffle(seed=0).map(_image_row if is_image else _table_row)
-        batches = dataset.batch(job.options["batch"]).to_iter_dataset()
-        if workers:
-            batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
-        for batch in batches:
+        for batch in islice(iterator, len(dataset)):
             yield {name: torch.from_numpy(values) for name, values in batch.items()}
 
     return tensor_loop(epoch)
