@@ -72,8 +72,7 @@ void blend_rows_portable(const uint8_t* const* rows, const int16_t* weights, siz
     std::fill_n(sums, kBlock, kRowHalf);
     for (size_t tap = 0; tap < taps; ++tap)
       for (size_t i = 0; i < count; ++i) sums[i] += weights[tap] * rows[tap][begin + i];
-    for (size_t i = 0; i < count; ++i)
-      out[begin + i] = static_cast<int16_t>(sums[i] >> kRowShift);
+    for (size_t i = 0; i < count; ++i) out[begin + i] = static_cast<int16_t>(sums[i] >> kRowShift);
   }
 }
 
@@ -83,8 +82,7 @@ void blend_columns_portable(const int16_t* row, const uint32_t* first, const int
     const int16_t* const from = row + first[i] * channels;
     for (size_t channel = 0; channel < channels; ++channel) {
       int32_t sum = kColumnHalf;
-      for (size_t tap = 0; tap < taps; ++tap)
-        sum += weights[tap] * from[tap * channels + channel];
+      for (size_t tap = 0; tap < taps; ++tap) sum += weights[tap] * from[tap * channels + channel];
       *out++ = static_cast<uint8_t>(sum >> kColumnShift);
     }
   }

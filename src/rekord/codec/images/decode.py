@@ -66,9 +66,7 @@ def decode_image(data: bytes, channels: int, resize: Size | None, out: Array | N
     """
     facts = inspect_header(data)
     decoded = decode_jpeg(data, facts, channels, resize)
-    if decoded is None:
-        decoded = with_open_image(data, lambda image: _to_pixels(image, channels, resize), facts)
-    pixels, box = decoded
+    pixels, box = decoded or with_open_image(data, lambda image: _to_pixels(image, channels, resize), facts)
     if resize is None and out is None:
         return pixels
     if out is None:

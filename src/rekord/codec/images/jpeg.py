@@ -46,7 +46,7 @@ def least_size(size: Size) -> Size:
 
 def decode_jpeg(
     data: bytes, facts: _core.ImageFacts, channels: int, resize: Size | None
-) -> tuple[Array, Box] | None:
+) -> tuple[Array, Box | None] | None:
     """The pixels of a JPEG, and the part of them that is the image; None if Pillow has to decode it.
 
     They are the same as from Pillow, which also decodes what this refuses: other colours than grey and RGB, damaged
