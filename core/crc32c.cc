@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "portable.h"
+
 // The hardware paths are compiled through function attributes, so that one plain build
 // runs on every CPU of its architecture and chooses when it starts.
 #if defined(__GNUC__) && defined(__x86_64__)
@@ -428,7 +430,8 @@ std::span<const CrcImplementation> crc32c_implementations() noexcept {
 }
 
 const CrcImplementation& CrcImplementation::best() noexcept {
-  static const CrcImplementation chosen = crc32c_implementations().back();
+  static const CrcImplementation chosen =
+      portable_only() ? crc32c_implementations().front() : crc32c_implementations().back();
   return chosen;
 }
 

@@ -28,6 +28,7 @@ struct CrcImplementation {
   // The checksum of the eight little-endian bytes of `value`: a frame's length.
   uint32_t (*u64)(uint64_t value) noexcept;
 
+  // The fastest; with REKORD_PORTABLE (portable.h) the portable one.
   static const CrcImplementation& best() noexcept;
 };
 

@@ -140,7 +140,7 @@ void Decoder::find_runs() {
   std::vector<std::byte> expected, mask;
   Run run;
   const auto end_run = [&] {
-    if (run.items.size() >= kFewest) {
+    if (run.features >= kFewest) {
       run.bytes = expected.size();
       expected.resize((run.bytes + 7) / 8 * 8);
       mask.resize(expected.size());
@@ -160,13 +160,14 @@ void Decoder::find_runs() {
       end_run();
       continue;
     }
-    run.wanted += lane.wanted;
-    if (run.items.empty()) run.place = place;
+    if (run.features == 0) run.place = place;
+    ++run.features;
     std::array<std::byte, kPadding> header;
     for (size_t i = 0; i <= lane.last_word; ++i) store_le(header.data() + 8 * i, lane.expected[i]);
     expected.insert(expected.end(), header.begin(), header.begin() + lane.header_bytes);
     mask.resize(expected.size(), std::byte{0xff});
-    run.items.push_back({lane.slot, static_cast<uint32_t>(lane.value_bytes), expected.size()});
+    if (lane.wanted)
+      run.items.push_back({lane.slot, static_cast<uint32_t>(lane.value_bytes), expected.size()});
     expected.resize(expected.size() + lane.value_bytes);
     mask.resize(expected.size());
   }
@@ -201,9 +202,9 @@ bool Decoder::find_features(Bytes payload) {
           again |= seen[item.slot] == stamp;
           seen[item.slot] = stamp;
         }
-        present += run->wanted;
+        present += run->items.size();
         at += run->bytes;
-        place += run->items.size() - 1;
+        place += run->features - 1;
         ++run;
         continue;
       }

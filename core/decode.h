@@ -121,12 +121,12 @@ class Decoder {
       size_t at;  // of the value, from the run's first byte
     };
 
-    size_t place = 0;  // in the record, of the first
+    size_t place = 0;     // in the record, of the first
+    size_t features = 0;  // in it, wanted or not
     size_t bytes = 0;
     std::vector<uint64_t> expected;  // the headers, and zeros for values
     std::vector<uint64_t> mask;
-    std::vector<Item> items;
-    size_t wanted = 0;  // of them
+    std::vector<Item> items;  // of the wanted ones: the others are only compared
 
     // Whether the same headers are here again. Reads up to seven bytes beyond the run.
     bool repeats(const std::byte* at) const noexcept {

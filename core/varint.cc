@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "portable.h"
+
 #if defined(__GNUC__) && defined(__x86_64__)
 #define REKORD_VARINT_X86 1
 #include <immintrin.h>
@@ -173,9 +175,14 @@ std::span<const VarintImplementation> varint_implementations() noexcept {
   return {found.all.data(), found.count};
 }
 
+const VarintImplementation& VarintImplementation::best() noexcept {
+  static const VarintImplementation chosen =
+      portable_only() ? varint_implementations().front() : varint_implementations().back();
+  return chosen;
+}
+
 size_t decode_varints(const std::byte* at, size_t bytes, int64_t* out) noexcept {
-  static const auto best = varint_implementations().back().decode;
-  return best(at, bytes, out);
+  return VarintImplementation::best().decode(at, bytes, out);
 }
 
 }  // namespace rekord

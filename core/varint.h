@@ -65,6 +65,9 @@ inline constexpr size_t kBadVarint = ~size_t{0};
 struct VarintImplementation {
   const char* name;
   size_t (*decode)(const std::byte* at, size_t bytes, int64_t* out) noexcept;
+
+  // The fastest; with REKORD_PORTABLE (portable.h) the portable one.
+  static const VarintImplementation& best() noexcept;
 };
 
 // Every implementation that this CPU can run, the portable one first, the best last.

@@ -1,5 +1,7 @@
 #include "bind/bind.h"
+#include "crc32c.h"
 #include "fault.h"
+#include "varint.h"
 
 namespace nb = nanobind;
 using rekord::Fault;
@@ -34,6 +36,15 @@ NB_MODULE(_core, module) {
       .def_ro("at", &Problem::at)
       .def_ro("expected", &Problem::expected)
       .def_ro("found", &Problem::found);
+
+  module.def(
+      "implementations",
+      [] {
+        return nb::make_tuple(rekord::CrcImplementation::best().name,
+                              rekord::VarintImplementation::best().name);
+      },
+      nb::sig("def implementations() -> tuple[str, str]"),
+      "The implementations of CRC32C and of packed varints that are in use.");
 
   rekord::bind_frames(module);
   rekord::bind_examples(module);

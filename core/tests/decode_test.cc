@@ -266,7 +266,7 @@ TEST("a run of features that always had the same lengths is broken by any record
       [](auto& row) { std::swap(row[2], row[5]); },
       [](auto& row) { row.clear(); },
   };
-  for (const Change change : changes) {
+  const auto compare = [&](Change change) {
     Reading together(specs);
     for (int64_t row = 0; row < 120; ++row) {
       std::vector<Buffer> entries = usual(row);
@@ -279,6 +279,13 @@ TEST("a run of features that always had the same lengths is broken by any record
       CHECK_EQ(found.slot, expected.slot);
       CHECK_EQ(together.take(), fresh.take());
     }
+  };
+  for (const Change change : changes) compare(change);
+  // Also where some of them, or all but one, are skipped.
+  for (const size_t wanted : {2, 6}) {
+    for (size_t i = 0; i < specs.size(); ++i)
+      specs[i].skip = wanted == 2 ? i % 2 == 1 : i != wanted;
+    for (const Change change : changes) compare(change);
   }
 }
 

@@ -74,6 +74,13 @@ def test_what_the_command_imports_first_loads_almost_nothing(module: str, ours: 
     } == set()
 
 
+def test_opening_a_dataset_loads_no_source_and_no_verb() -> None:
+    """They would double what the first `rk.open` of a process takes."""
+    loaded = printed("import sys, rekord; rekord.open; print(*sys.modules)")
+    packages = {name.split(".")[1] for name in loaded if name.startswith("rekord.")}
+    assert packages & {"cli", "conversion", "feeds", "health", "sources", "training", "verbs"} == set()
+
+
 def test_type_checkers_see_the_imports_that_happen_at_run_time() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     (declared,) = [node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)]

@@ -107,7 +107,7 @@ def test_columns_that_the_index_was_told_to_keep_need_no_record(data: Path, monk
     def unread(*_: Any, **__: Any) -> Any:
         raise AssertionError("records are read")
 
-    monkeypatch.setattr(rk.Split, "batches", unread)
+    monkeypatch.setattr(rk.Split, "request", unread)
     found = rk.query(data, sql).to_pylist()
     assert found == [
         {

@@ -2,10 +2,10 @@
 
 import pytest
 from hypothesis import given, settings
+from record_strategies import schemas
 
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Schema, Sparse, Tensor, Text
 from rekord.schema.interop.textproto import format_message, parse_textproto
-from rekord.testing.strategies import schemas
 
 
 @pytest.fixture(scope="module")

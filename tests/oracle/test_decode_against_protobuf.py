@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from record_strategies import examples, ints, mutated_payloads, raw_entry, sequences
 
 import rekord as rk
 from rekord.testing import (
@@ -29,7 +30,6 @@ from rekord.testing import (
     unknown,
     varint,
 )
-from rekord.testing.strategies import examples, ints, mutated_payloads, raw_entry, sequences
 from rekord.testing.wire import EGROUP, SGROUP
 
 WIRES = (0, 1, 2, 3, 5)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from record_strategies import ints
 
 from rekord.health.tensorflow.known_messages import explain_message
 from rekord.testing import (
@@ -24,7 +25,6 @@ from rekord.testing import (
     frames,
     sequence_example,
 )
-from rekord.testing.strategies import ints
 from rekord.testing.wire import bytes_list, feature, float_list
 
 TEXT = feature(("bytes", bytes_list([b"cat"])))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_strategies import examples, ints, raw_entry
 
 import rekord as rk
 from rekord.health.tensorflow.predicted_errors import (
@@ -46,7 +47,6 @@ from rekord.testing import (
     sequence_example,
     unknown,
 )
-from rekord.testing.strategies import examples, ints, raw_entry
 
 BEGIN = re.compile(r"^\{\{function_node .*?\}\} ", re.DOTALL)
 END = re.compile(r" \[Op:\w+\]( name: .*)?$", re.DOTALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from hypothesis import assume, given, settings
+from record_strategies import schemas
 
 from rekord.errors import SchemaError
 from rekord.schema import Schema
@@ -20,7 +21,6 @@ from rekord.schema.interop.tf_spec import (
     spec_from_tf,
     to_source,
 )
-from rekord.testing.strategies import schemas
 
 SPEC = {
     "fixed": FixedLenSpec((2,), "float32"),

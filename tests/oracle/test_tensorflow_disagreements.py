@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example as hypothesis_example
 from hypothesis import given, settings
+from record_strategies import examples, ints, raw_entry, sequences
 
 import rekord as rk
 from rekord.testing import (
@@ -26,7 +27,6 @@ from rekord.testing import (
     unknown,
     varint,
 )
-from rekord.testing.strategies import examples, ints, raw_entry, sequences
 from rekord.testing.wire import LEN
 
 WIRES = (0, 1, 2, 3, 5)

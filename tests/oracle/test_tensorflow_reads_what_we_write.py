@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_strategies import rows, schemas
 
 from rekord.codec.encode import encode, store_value
 from rekord.codec.encode_columns import encode_columns
@@ -33,7 +34,6 @@ from rekord.schema import (
     Timestamp,
 )
 from rekord.testing import frames
-from rekord.testing.strategies import rows, schemas
 
 KINDS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 

@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from record_strategies import schemas
 
 from rekord.errors import SchemaError, UsageError
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Schema, Sparse, Tensor, Text
-from rekord.testing.strategies import schemas
 
 
 @pytest.fixture(scope="module")

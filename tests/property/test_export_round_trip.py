@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from record_strategies import rows, schemas
 
 import rekord as rk
 from rekord.codec.encode_columns import encode_columns
 from rekord.sources.base import ColumnChunk
 from rekord.sources.jsonl import decode_base64_values
-from rekord.testing.strategies import rows, schemas
 
 
 @st.composite

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import record_strategies as strategies
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from rekord.codec.decode import new_batch
 from rekord.codec.plan import compile_plan
 from rekord.dataset.infer import infer
 from rekord.schema import Schema
-from rekord.testing import strategies
 
 PutFile = Callable[..., Path]
 Kind = Literal["example", "sequence"]

@@ -5,11 +5,11 @@ import pickle
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_strategies import names, schemas
 
 from rekord.errors import SchemaError
 from rekord.schema import Schema, compat
 from rekord.schema.interop.textproto import format_message, parse_textproto
-from rekord.testing.strategies import names, schemas
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),

@@ -22,6 +22,7 @@ _Result = TypeVar("_Result")
 
 _log = get_logger(__name__)
 
+_MAX_FEEDER_SECONDS = 2.0
 _MAX_WORKER_LOSSES = 3
 """How often a call may be lost with its process before it is given up."""
 
@@ -173,8 +174,14 @@ class WorkerPool:
 
     def _forget(self) -> None:
         pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=True, kill_workers=True)
+        if pool is None:
+            return
+        feeder = getattr(pool._call_queue, "_thread", None)
+        pool.shutdown(wait=True, kill_workers=True)
+        if feeder is not None:
+            # loky does not wait for this daemon thread, whose last act is to unlink semaphores. If the interpreter
+            # ends first, loky's resource tracker warns of them. The thread may be writing to a pipe nobody reads.
+            feeder.join(_MAX_FEEDER_SECONDS)
 
 
 class PortableItem(Protocol):

@@ -504,6 +504,20 @@ def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReade
     return BatchPipeline(lambda: next(own, None), decode, finish=finish, threads=threads, prefetch=prefetch)
 
 
+def read_shard(request: BatchRequest, shard: int) -> Iterator[Batch]:
+    """The batches of one shard in file order, on the caller's thread."""
+    plan, images = request.decoding()
+    pool = pipeline.new_pool()
+    decoders = IdlePool(lambda: BatchDecoder(plan, pool, images))
+    files = SequentialFrames(request.shards, pool, request.batch_size, inline=True, shard=shard)
+    try:
+        while (jobs := files.take()) is not None:
+            for batch, _ in decode_jobs(jobs, decoders, 1):
+                yield batch
+    finally:
+        files.close()
+
+
 def get_default_threads() -> int:
     """One thread per usable core, up to a sensible number."""
     return min(usable_cores(), _MAX_DEFAULT_THREADS)

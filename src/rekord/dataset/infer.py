@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
@@ -23,7 +23,9 @@ from rekord.schema import Payload, RecordKind, Schema
 from rekord.schema.infer import Evidence, KeyEvidence, infer_rows, schema_from_evidence
 from rekord.schema.row_adapters import is_table
 from rekord.schema.schema import check_kind
-from rekord.sources.base import RowsLike
+
+if TYPE_CHECKING:  # importing it would load every source
+    from rekord.sources.base import RowsLike
 
 DEFAULT_INFER_RECORDS = 10_000
 """Number of records from which a schema is inferred when a dataset is opened, unless they are large."""

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings, column_to_arrow
 from rekord.codec.plan import compile_plan
+from rekord.dataset.batches import read_shard
+from rekord.dataset.readers.pipeline import ordered_work
 from rekord.errors import error
 from rekord.feeds.feed import import_package, make_empty_batch
 from rekord.schema import Feature
@@ -52,6 +54,32 @@ def iter_arrow_batches(
     if first is None:
         return _declared_schema(split, columns), iter(())
     return first.schema, _check_same_schema(first.schema, chain([first], made))
+
+
+def iter_arrow_shards(split: Split, columns: Sequence[str], *, rows: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a whole split in order, of stored columns; every thread reads a shard and holds its batches.
+
+    Faster than `iter_arrow_batches`, where one thread at a time reads, and only for columns of few bytes.
+    """
+    request = split.request(rows, columns=columns)
+    shards = iter(range(len(request.shards.paths)))
+
+    def read(shard: int) -> tuple[list[pa.RecordBatch], BaseException | None]:
+        made: list[pa.RecordBatch] = []
+        try:
+            made.extend(_to_record_batch(batch, split.schema.features) for batch in read_shard(request, shard))
+        except BaseException as failure:
+            return made, failure  # raised after the batches before it
+        return made, None
+
+    work = ordered_work(lambda: next(shards, None), read, threads=request.threads, prefetch=0, name="rekord-decode")
+    try:
+        while (shard := next(work, None)) is not None:
+            yield from shard[0]
+            if shard[1] is not None:
+                raise shard[1]
+    finally:
+        work.close()
 
 
 def _check_same_schema(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from loky.backend.queues import Queue
 from loky.process_executor import BrokenProcessPool
 
 from rekord.conversion.workers import CallScheduler, WorkerPool, available_workers
@@ -108,6 +109,32 @@ def test_other_processes_take_part(tmp_path: Path) -> None:
     assert len(found) == 8
     assert os.getpid() in found.values()
     assert len(set(found.values())) == 2
+
+
+@pytest.mark.concurrency
+def test_the_thread_that_feeds_the_processes_has_ended_when_the_pool_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Queue._feed
+
+    def end_late(*arguments: Any) -> None:
+        feed(*arguments)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(Queue, "_feed", staticmethod(end_late))
+    seen = str(tmp_path / "seen")
+
+    def work(number: int) -> int:
+        open(seen, "a").close()
+        return number
+
+    def wait(number: int) -> int:
+        wait_for(lambda: os.path.exists(seen))
+        return number
+
+    with WorkerPool(2) as pool:
+        assert sorted(pool.run(work, wait, calls(4))) == [(i, i) for i in range(4)]
+    assert [thread for thread in threading.enumerate() if thread.name == "QueueFeederThread"] == []
 
 
 def test_what_a_call_raises_is_its_result_with_all_that_it_says(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 from pages import messages
 
 import rekord as rk
+from rekord.dataset.batches import read_shard
 from rekord.dataset.split import Split
+from rekord.feeds import dataframes
 from rekord.feeds.sql.tables import QueryTable
 from rekord.testing import corrupt_payload, example_bytes, frames
 
@@ -48,13 +50,13 @@ def split(tmp_path: Path) -> rk.Split:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The columns that each reading of records was asked for."""
     asked: list[Any] = []
-    batches = Split.batches
+    request = Split.request
 
     def noted(self: Split, batch_size: int, **options: Any) -> Any:
         asked.append(options.get("columns"))
-        return batches(self, batch_size, **options)
+        return request(self, batch_size, **options)
 
-    monkeypatch.setattr(Split, "batches", noted)
+    monkeypatch.setattr(Split, "request", noted)
     return asked
 
 
@@ -190,6 +192,48 @@ def test_damage_met_by_a_query_is_said_as_everywhere(put_file: Any) -> None:
         19_000,
         str(path),
     )
+
+
+def _three_shards(tmp_path: Path, damaged: bool) -> tuple[rk.Split, list[Path]]:
+    paths = [tmp_path / f"train-{shard:05}-of-00003.tfrecord" for shard in range(3)]
+    for shard, path in enumerate(paths):
+        data = frames([example_bytes({"n": [1000 * shard + i], "other": [b"x"]}) for i in range(1000)])
+        path.write_bytes(corrupt_payload(data, 900) if damaged and shard == 1 else data)
+    return rk.open(tmp_path, schema=rk.Schema({"n": rk.Int64(), "other": rk.Bytes()}))["train"], paths
+
+
+def test_shards_that_are_read_side_by_side_give_their_rows_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split, _ = _three_shards(tmp_path, damaged=False)
+    read: list[int] = []
+
+    def noted(request: Any, shard: int) -> Any:
+        read.append(shard)
+        return read_shard(request, shard)
+
+    monkeypatch.setattr(dataframes, "read_shard", noted)
+    found = split.sql("select n, _record, _shard_record from records")
+    assert sorted(read) == [0, 1, 2]
+    assert found["n"].to_pylist() == found["_record"].to_pylist() == list(range(3000))
+    assert found["_shard_record"].to_pylist() == [*range(1000)] * 3
+
+
+@pytest.mark.parametrize("query", ["select n from records limit 5", "select other, n from records"])
+def test_a_limit_or_a_column_of_strings_reads_shard_after_shard(
+    query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split, _ = _three_shards(tmp_path, damaged=False)
+    monkeypatch.setattr(dataframes, "read_shard", None)
+    assert split.sql(query)["n"].to_pylist()[:5] == [0, 1, 2, 3, 4]
+
+
+def test_damage_in_one_of_several_shards_is_located(tmp_path: Path) -> None:
+    split, paths = _three_shards(tmp_path, damaged=True)
+    with pytest.raises(rk.FrameError) as caught:
+        split.sql("select sum(n) from records")
+    assert caught.value.code == "F102"
+    assert (caught.value.location.path, caught.value.location.record) == (str(paths[1]), 900)
 
 
 @pytest.mark.concurrency

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from record_strategies import ints
 
 from rekord import _core
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyedBatch
 from rekord.health.scan import scan_file
 from rekord.testing import corrupt_payload, entry, example, example_bytes, frames, sequence_bytes
-from rekord.testing.strategies import ints
 
 PutFile = Callable[..., Path]
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import record_strategies as strategies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,6 @@ from rekord.schema.base import (
     Shape,
 )
 from rekord.schema.interop.tf_spec import spec_from_schema, to_source
-from rekord.testing import strategies
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

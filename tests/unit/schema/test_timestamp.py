@@ -11,13 +11,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
+import record_strategies as strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.codec.encode_columns import encode_columns
 from rekord.errors import EncodeError, SchemaError
-from rekord.testing import strategies
 
 NOON = dt.datetime(2026, 3, 1, 12, 30)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -70,13 +70,13 @@ def data(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """For each time that records are read: which columns, and of how many records."""
     asked: list[Any] = []
-    batches = Split.batches
+    request = Split.request
 
     def noted(self: Split, batch_size: int, **options: Any) -> Any:
         asked.append((options.get("columns"), len(self)))
-        return batches(self, batch_size, **options)
+        return request(self, batch_size, **options)
 
-    monkeypatch.setattr(Split, "batches", noted)
+    monkeypatch.setattr(Split, "request", noted)
     return asked
 
 
@@ -545,7 +545,7 @@ def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: 
 
     original = engine.InterruptibleRunner.__init__
     monkeypatch.setattr(engine.InterruptibleRunner, "__init__", lambda self, one: original(self, Connection(one)))
-    monkeypatch.setattr(Split, "batches", read_slowly)
+    monkeypatch.setattr(Split, "request", read_slowly)
     gc.collect()
     gc.disable()  # an interrupt that Python raises in a finalizer is lost, whoever's garbage it was
     try:

@@ -7,10 +7,10 @@ import zlib
 from collections import Counter
 
 import pytest
+from record_strategies import ints
 
 import rekord as rk
 from rekord.testing import corrupt_payload, entry, example, feature, float_list, frames, unknown
-from rekord.testing.strategies import ints
 
 NONE, GZIP, ZLIB = "none", "gzip", "zlib"
 PACK = {NONE: bytes, GZIP: gzip.compress, ZLIB: zlib.compress}

@@ -76,9 +76,10 @@ class DecodeJob:
 class _FileSequence:
     """The frames of many files, one after another."""
 
-    def __init__(self, shards: Shards, pool: _core.Pool, *, reuse: bool, begin: tuple[int, int]) -> None:
+    def __init__(self, shards: Shards, pool: _core.Pool, *, reuse: bool, begin: tuple[int, int], end: int) -> None:
         self._shards = shards
         self._next, self._skip = begin
+        self._end_shard = end
         self._pool = pool
         self._reuse = reuse
         self._reader: SlabReader | None = None
@@ -87,7 +88,7 @@ class _FileSequence:
     def next(self, most_frames: int) -> FileSegment | None:
         while True:
             if self._reader is None:
-                if self._is_closed or self._next >= len(self._shards.paths):
+                if self._is_closed or self._next >= self._end_shard:
                     return None
                 self._shards.check_unchanged(self._next)
                 self._reader = open_slabs(self._shards.paths[self._next], self._pool, reuse=self._reuse)
@@ -110,14 +111,26 @@ class _FileSequence:
 
 
 class SequentialFrames:
-    """The frames of batch after batch of all files in order, starting at a position.
+    """The frames of batch after batch of all files in order, starting at a position; or those of one shard.
 
     With `inline`, for a caller that decodes on its own thread, frames are read while they are decoded, so that the
     buffers of a file are reused. Otherwise they are read ahead by one thread at a time.
     """
 
-    def __init__(self, shards: Shards, pool: _core.Pool, batch_size: int, *, inline: bool, consumed: int) -> None:
-        self._files = _FileSequence(shards, pool, reuse=inline, begin=_place_of(shards, consumed))
+    def __init__(
+        self,
+        shards: Shards,
+        pool: _core.Pool,
+        batch_size: int,
+        *,
+        inline: bool,
+        consumed: int = 0,
+        shard: int | None = None,
+    ) -> None:
+        begin, end = _place_of(shards, consumed), len(shards.paths)
+        if shard is not None:
+            begin, end = (shard, 0), shard + 1
+        self._files = _FileSequence(shards, pool, reuse=inline, begin=begin, end=end)
         self._batch_size = batch_size
         self._inline = inline
         self._consumed = consumed

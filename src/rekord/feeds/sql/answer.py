@@ -48,6 +48,7 @@ MAX_COLUMNS = 10_000
 _WITHOUT_ARROW_TYPE = ("bignum", "bit", "time with time zone", "uhugeint", "varint")
 _NESTED = ("array", "list", "map", "struct", "tuple", "union")
 _COMPARED_WORDS = 8
+_LIMIT = re.compile(r"\b(limit|fetch)\b", re.IGNORECASE)
 _LISTS_TABLES = re.compile(r"_tables\b|_views\b|_columns\b|information_schema", re.IGNORECASE)
 _SHOWS_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
@@ -80,6 +81,8 @@ class QueryResult:
 
     def table(self) -> pa.Table:
         """The whole result."""
+        for table in self._tables:
+            table.reads_all = _LIMIT.search(self._sql) is None
         try:
             relation = self._relation
             return self._runner.run(getattr(relation, "to_arrow_table", None) or relation.fetch_arrow_table)

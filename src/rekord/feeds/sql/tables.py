@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.read import records
 from rekord.dataset.samplers import Ids, Selection, expand_selection, normalize_selection, select_numbers
-from rekord.dataset.shard_index import index_mismatch_error
+from rekord.dataset.shard_index import detect_file_compression, index_mismatch_error
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError
-from rekord.feeds.dataframes import infer_arrow_schema, iter_arrow_batches
+from rekord.feeds.dataframes import infer_arrow_schema, iter_arrow_batches, iter_arrow_shards
 from rekord.schema import Feature
+from rekord.storage.router import is_remote
 
 
 class IndexedColumns:
@@ -124,6 +125,10 @@ def _is_same_type(stored: Any, kind: Any) -> bool:
 _MAX_BATCH_ROWS, _MIN_BATCH_ROWS = 4096, 16
 _BATCH_BYTES = 4 << 20
 """Approximate bytes of images, texts and the like per batch; a few batches are prefetched."""
+
+_SHARD_BATCH_ROWS = 16_384
+_MAX_SHARD_BYTES, _MAX_SHARD_ROW_BYTES = 256 << 20, 64
+"""Shards of which the needed columns are read whole. Their values take less memory than their records do on disk."""
 
 _MAX_ARRAY_LENGTH = 100_000
 """Maximum of DuckDB's ARRAY type; longer columns become lists."""
@@ -243,6 +248,7 @@ class QueryTable(ArrowStream):
     name: str
     parts: list[QueryTablePart]
     columns: list[QueryColumn]
+    reads_all: bool = False  # the query has no limit, and its whole result is wanted at once
     needed: list[int] = field(init=False)
     _chosen: list[Ids | None] = field(init=False)
 
@@ -317,12 +323,35 @@ class QueryTable(ArrowStream):
         # Which columns a function needs is unknown.
         columns_read = names if split.batch_map is None else None
         done = 0
-        for batch in iter_arrow_batches(split, columns_read, rows=self._rows(part, names))[1]:
+        if chosen is None and self._can_read_shards(split, names):
+            batches = iter_arrow_shards(split, names, rows=_SHARD_BATCH_ROWS)
+        else:
+            batches = iter_arrow_batches(split, columns_read, rows=self._rows(part, names))[1]
+        for batch in batches:
             places = np.arange(done, done + batch.num_rows, dtype=np.int64)
             done += batch.num_rows
             ids = part.numbers(places) if chosen is None else chosen[places]
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             yield self._arrays(part, self.needed, columns, ids), ids
+
+    def _can_read_shards(self, split: Split, names: Sequence[str]) -> bool:
+        """Whether columns are so narrow, and shards so small, that the columns of a few shards fit into memory.
+
+        Not for a query with a limit, which would wait for a whole shard.
+        """
+        if not self.reads_all or len(split.paths) < 2 or split.view.ids is not None or split.sampling is not None:
+            return False
+        if split.batch_map is not None or split.row_transforms is not None or not names:
+            return False
+        widths = [_get_type_width(column.kind) for column in self.columns if column.record in names]
+        if not all(widths) or sum(widths) > _MAX_SHARD_ROW_BYTES or any(map(is_remote, split.paths)):
+            return False
+        try:
+            is_small = max(map(os.path.getsize, split.paths)) <= _MAX_SHARD_BYTES
+            # How much a compressed shard holds is unknown.
+            return is_small and all(detect_file_compression(path) == "none" for path in split.paths)
+        except (OSError, RekordError):
+            return False  # reported when the file is read
 
     def _names(self, places: Sequence[int]) -> list[str]:
         made_of = [self.columns[place].record for place in places]

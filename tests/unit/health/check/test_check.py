@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from record_strategies import ints
 
 import rekord as rk
 from rekord.codes import CODES
@@ -28,7 +29,6 @@ from rekord.testing import (
     tag,
     unknown,
 )
-from rekord.testing.strategies import ints
 from rekord.testing.wire import I64
 
 PutFile = Callable[..., Path]

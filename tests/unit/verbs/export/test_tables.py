@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -41,6 +42,19 @@ def test_values_that_come_again_are_in_a_dictionary_and_others_are_not(tmp_path:
     columns = [group.column(i) for i in range(len(names))]
     found = {one.path_in_schema.split(".")[0] for one in columns if one.has_dictionary_page}
     assert found == {"word", "n", "words"}
+
+
+def test_parquet_columns_that_are_never_missing_are_required(tmp_path: Path) -> None:
+    schema = rk.Schema(
+        {"id": rk.Int64(), "text": rk.Text(), "maybe": rk.Int64(optional=True), "at": rk.Timestamp("us")}
+    )
+    rows = [{"id": i, "text": str(i), "maybe": None, "at": np.datetime64(i, "us")} for i in range(3)]
+    rk.write(rows, tmp_path / "ds", schema=schema, progress=False)
+    rk.export(tmp_path / "ds", tmp_path / "out.parquet")
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert {field.name for field in found.schema if not field.nullable} == {"id", "text"}
+    assert found["id"].to_pylist() == [0, 1, 2]
+    assert found["maybe"].to_pylist() == [None] * 3
 
 
 def test_threads_are_those_that_were_asked_for(
