@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from math import ceil
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from rekord import _core
 from rekord._core import Colour, ImageFormat
 from rekord.codec.columns import Array
 
-simplejpeg: Any
 try:
     import simplejpeg
 except ImportError:  # not available for this platform: Pillow decodes the same pixels in more time
