@@ -1,11 +1,15 @@
 // Encoded images and the pixels of masks, for Python.
+#include <nanobind/stl/tuple.h>
+
 #include <memory>
+#include <tuple>
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
 #include "bind/buffer.h"
 #include "image.h"
 #include "mask.h"
+#include "resample.h"
 
 namespace nb = nanobind;
 
@@ -83,10 +87,35 @@ void bind_facts(nb::module_& module) {
       "(name, where its content begins, where it ends) of each chunk of a PNG without fault.");
 }
 
+using Pixels = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using ReadOnlyPixels = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+void bind_resample(nb::module_& module) {
+  module.def(
+      "resample",
+      [](const ReadOnlyPixels& pixels, std::tuple<double, double, double, double> box,
+         const Pixels& out) {
+        const PixelGrid source{pixels.shape(1), pixels.shape(0), pixels.shape(2)};
+        const PixelGrid result{out.shape(1), out.shape(0), out.shape(2)};
+        const auto [left, top, right, bottom] = box;
+        const PixelBox part{left, top, right, bottom};
+        if (!can_resample(source, part, result))
+          throw nb::value_error("sizes, channels or box do not fit");
+        nb::gil_scoped_release unlocked;
+        resample(pixels.data(), source, part, out.data(), result);
+      },
+      nb::arg("pixels"), nb::arg("box"), nb::arg("out"),
+      nb::sig("def resample(pixels: object, box: tuple[float, float, float, float], out: object) "
+              "-> None"),
+      "Resizes the part (left, top, right, bottom) of uint8 pixels (height, width, channels) to "
+      "the size of `out`, bilinear and antialiased.");
+}
+
 }  // namespace
 
 void bind_images(nb::module_& module) {
   bind_facts(module);
+  bind_resample(module);
   nb::enum_<PixelFault>(module, "PixelFault")
       .value("NONE", PixelFault::none)
       .value("CUT", PixelFault::cut)

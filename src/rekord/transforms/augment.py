@@ -15,6 +15,7 @@ from PIL import ImageEnhance
 from rekord import _core
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import FORMAT_NAMES, GeneratedMask, encode_grey_png
+from rekord.codec.images.jpeg import Size
 from rekord.codec.images.store import store_image
 from rekord.errors import closest_match, error, preview
 from rekord.schema import Image, Schema
@@ -24,7 +25,6 @@ from rekord.transforms.image_row import (
     OUTLINE_MASK,
     ImagePipeline,
     ImagePixels,
-    Size,
     decode_ids,
     load_pixels,
 )

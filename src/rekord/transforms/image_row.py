@@ -13,7 +13,15 @@ from PIL import Image as Pillow
 
 from rekord import _core
 from rekord.codec.columns import Array
-from rekord.codec.images.decode import convert_mode, decode_mask, draft_jpeg, nearest_indices, with_open_image
+from rekord.codec.images.decode import (
+    convert_mode,
+    decode_mask,
+    draft_jpeg,
+    inspect_header,
+    nearest_indices,
+    resize_pixels,
+    with_open_image,
+)
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
     EncodedImage,
@@ -21,6 +29,7 @@ from rekord.codec.images.inspect import (
     GeneratedMask,
     encode_grey_png,
 )
+from rekord.codec.images.jpeg import Box, Size, decode_jpeg
 from rekord.codec.images.store import MaskIds, check_mask_size, store_image, store_mask
 from rekord.codec.values import describe_value
 from rekord.errors import RekordError, error
@@ -48,17 +57,29 @@ _GREY_WEIGHTS = (0.299, 0.587, 0.114)
 class ImagePixels:
     """The pixels of an image; `box` is the part that belongs to it, if a JPEG was decoded at a smaller scale."""
 
-    def __init__(self, image: Any, size: Size, box: tuple[float, float, float, float] | None) -> None:
-        self.image = image
+    def __init__(self, pixels: Any, size: Size, box: Box | None) -> None:
+        self._pixels = pixels  # an image of Pillow, or an array (height, width, 1 or 3) of uint8
         self._size = size
         self._box = box
+
+    @property
+    def image(self) -> Any:
+        """The pixels as an image of Pillow."""
+        if isinstance(self._pixels, np.ndarray):
+            grey = self._pixels.shape[2] == 1
+            self._pixels = Pillow.fromarray(self._pixels[:, :, 0] if grey else self._pixels)
+        return self._pixels
+
+    @image.setter
+    def image(self, image: Any) -> None:
+        self._pixels = image
 
     def move(self, move: Placement, filter: str, pad: tuple[int, ...]) -> None:
         """Resize, crop and pad in one step."""
         top, left, height, width = move.part
         whole = (top, left, height, width) == (0, 0, *self._size)
         if self._box is not None or not whole or self._size != move.inner:
-            self.image = self._resample(move, filter)
+            self._pixels = self._resample(move, filter)
         self._box, self._size = None, move.size
         if move.pads:
             ground = Pillow.new(self.image.mode, (move.size[1], move.size[0]), _fill_colour(self.image.mode, pad))
@@ -78,7 +99,22 @@ class ImagePixels:
         if self._box is not None:
             down, across = self._box[3] / self._size[0], self._box[2] / self._size[1]
         box = (left * across, top * down, (left + width) * across, (top + height) * down)
-        return self.image.resize((move.inner[1], move.inner[0]), FILTERS[filter], box=_clip_box(box, self.image))
+        array = self._samples() if filter == "bilinear" else None
+        if array is not None:
+            out = np.empty((*move.inner, array.shape[2]), np.uint8)
+            resize_pixels(array, _clip_box(box, array.shape[:2]), out)
+            return out
+        size = (self.image.height, self.image.width)
+        return self.image.resize((move.inner[1], move.inner[0]), FILTERS[filter], box=_clip_box(box, size))
+
+    def _samples(self) -> Array | None:
+        """The pixels of 8-bit grey or RGB as an array; None for others."""
+        if isinstance(self._pixels, np.ndarray):
+            return self._pixels
+        if self._pixels.mode not in ("L", "RGB"):
+            return None
+        samples: Array = np.asarray(self._pixels)
+        return samples.reshape(*samples.shape[:2], -1)
 
     def grey(self) -> None:
         """Convert to grey; alpha is dropped."""
@@ -86,6 +122,8 @@ class ImagePixels:
 
     def array(self, channels: int) -> Array:
         """The pixels as uint8, of shape (height, width, channels)."""
+        if isinstance(self._pixels, np.ndarray) and self._pixels.shape[2] == channels:
+            return self._pixels
         image = convert_mode(_to_8_bits(self.image), PILLOW_MODES[channels])
         return np.asarray(image).reshape(image.height, image.width, channels)
 
@@ -103,18 +141,23 @@ class ImagePixels:
 
 def load_pixels(data: bytes, move: Placement | None, filter: str) -> ImagePixels:
     """The pixels of an encoded image, decoded for a first placement if there is one; raises InvalidImage."""
+    facts = inspect_header(data)
+    size = (facts.height, facts.width)
+    wanted: Size | None = None
+    if move is not None and filter in _AVERAGING_FILTERS and max(move.scale) < 1:
+        wanted = (round(size[0] * move.scale[0]), round(size[1] * move.scale[1]))
+    if filter == "bilinear":
+        decoded = decode_jpeg(data, facts, facts.channels, wanted)
+        if decoded is not None:
+            pixels, box = decoded
+            return ImagePixels(pixels, size, None if pixels.shape[:2] == size else box)
 
     def use(image: Any) -> ImagePixels:
-        size, box = (image.height, image.width), None
-        if move is not None and filter in _AVERAGING_FILTERS:
-            down, across = move.scale
-            if max(down, across) < 1:
-                wanted = (round(size[0] * down), round(size[1] * across))
-                box = draft_jpeg(image, image.mode, wanted)
+        box = None if wanted is None else draft_jpeg(image, image.mode, wanted)
         image.load()
         return ImagePixels(_to_native_mode(image), size, box)
 
-    return with_open_image(data, use)
+    return with_open_image(data, use, facts)
 
 
 def _to_native_mode(image: Any) -> Any:
@@ -154,10 +197,10 @@ def _convert_for_format(image: Any, format: str) -> Any:
     return image
 
 
-def _clip_box(box: tuple[float, float, float, float], image: Any) -> tuple[float, float, float, float]:
-    """A box without the part that rounding has put outside the image."""
+def _clip_box(box: Box, size: Size) -> Box:
+    """A box without the part that rounding has put outside an image of this size."""
     left, top, right, bottom = box
-    return max(left, 0.0), max(top, 0.0), min(right, float(image.width)), min(bottom, float(image.height))
+    return max(left, 0.0), max(top, 0.0), min(right, float(size[1])), min(bottom, float(size[0]))
 
 
 def _fill_colour(mode: str, pad: tuple[int, ...]) -> Any:
@@ -167,10 +210,6 @@ def _fill_colour(mode: str, pad: tuple[int, ...]) -> Any:
     if mode == _WIDE_MODE:
         return float(grey * _WIDE_STEP)
     return {"L": grey, "LA": (grey, 255), "RGB": colour, "RGBA": (*colour, 255)}[mode]
-
-
-Size: TypeAlias = tuple[int, int]
-"""Height and width."""
 
 
 class Placement(NamedTuple):

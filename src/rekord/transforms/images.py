@@ -14,6 +14,7 @@ import numpy as np
 
 from rekord.arguments import check_keywords, invalid, one_of, optional_names, positive_int
 from rekord.codec.columns import Array
+from rekord.codec.images.jpeg import Size
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, closest_match, preview, schema_error
 from rekord.schema import Boxes, Bytes, Feature, Image, Int64, Mask, Schema, Tensor, Text, of_type
@@ -36,7 +37,6 @@ from rekord.transforms.image_row import (
     ImagePixels,
     PixelOperation,
     Placement,
-    Size,
 )
 
 _DESCRIPTIVE_COLUMNS = {
