@@ -1,5 +1,9 @@
 #include "pool.h"
 
+#if __has_include(<sys/mman.h>)
+#include <sys/mman.h>
+#endif
+
 #include <array>
 #include <bit>
 #include <cstring>
@@ -18,6 +22,30 @@ constexpr size_t kSmallest = 256;
 constexpr size_t kColours = 61;
 constexpr size_t kColourBytes = 64;
 constexpr size_t kSmallestColoured = 4096;
+
+// From this size on, memory is aligned for huge pages and the kernel is asked for them:
+// with pages of 4 KiB, a batch of 64 MiB takes 16,384 page faults when it is new, and
+// misses of the TLB whenever it is used again.
+constexpr std::align_val_t kHugePage{size_t{2} << 20};
+constexpr size_t kSmallestHuge = size_t{4} << 20;
+
+std::align_val_t alignment(size_t capacity) noexcept {
+  return capacity >= kSmallestHuge ? kHugePage : kAlignment;
+}
+
+std::byte* allocate(size_t capacity) {
+  const size_t bytes = capacity + (capacity >= kSmallestColoured ? kColours * kColourBytes : 0);
+  auto* memory = static_cast<std::byte*>(::operator new(bytes, alignment(capacity)));
+#ifdef MADV_HUGEPAGE
+  // Advice: where it is refused, the memory is as good as any other.
+  if (capacity >= kSmallestHuge) (void)::madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+void release(std::byte* memory, size_t capacity) noexcept {
+  ::operator delete(memory, alignment(capacity));
+}
 
 // Powers of two and the steps halfway between them.
 size_t round_up(size_t bytes) noexcept {
@@ -40,7 +68,7 @@ class RecyclingPool final : public Pool {
 
   ~RecyclingPool() override {
     for (auto& shelf : idle_)
-      for (const Idle& idle : shelf) ::operator delete(idle.memory, kAlignment);
+      for (const Idle& idle : shelf) release(idle.memory, idle.capacity);
   }
 
   BlockRef acquire(size_t at_least) override {
@@ -61,8 +89,7 @@ class RecyclingPool final : public Pool {
       }
     }
     if (found.data == nullptr) {
-      found.memory = static_cast<std::byte*>(::operator new(
-          capacity + (capacity >= kSmallestColoured ? kColours * kColourBytes : 0), kAlignment));
+      found.memory = allocate(capacity);
       found.data = found.memory + shift;
     }
     return std::make_shared<Block>(found.memory, found.data, capacity, shared_from_this());
@@ -81,7 +108,7 @@ class RecyclingPool final : public Pool {
       auto& shelf = idle_[size_class(capacity)];
       if (capacity <= most_ && idle_bytes_ <= most_ - capacity) {
         try {
-          shelf.push_back({memory, data});
+          shelf.push_back({memory, data, capacity});
           idle_bytes_ += capacity;
           return;
         } catch (const std::bad_alloc&) {
@@ -89,13 +116,14 @@ class RecyclingPool final : public Pool {
         }
       }
     }
-    ::operator delete(memory, kAlignment);
+    release(memory, capacity);
   }
 
  private:
   struct Idle {
     std::byte* memory;
     std::byte* data;
+    size_t capacity;
   };
 
   mutable std::mutex mutex_;

@@ -1,4 +1,5 @@
 // Encoded images and the pixels of masks, for Python.
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
 #include <memory>
