@@ -1,5 +1,7 @@
 #include "encode.h"
 
+#include <algorithm>
+
 #include "crc32c.h"
 #include "frame.h"
 #include "harness.h"
@@ -263,6 +265,39 @@ TEST("columns give the records that their rows give, whatever way strings lie") 
       CHECK_EQ(static_cast<size_t>(ends.back()), written.out.size());
     }
     CHECK_EQ(written.bytes(), expected);
+  }
+}
+
+TEST("strings of one width are written with their zeros, or without those that are padding") {
+  const auto plan = plan_of({slot("s", Kind::bytes, false)});
+  const std::vector<std::string> kinds{"abc", "ab", "a", "", {"a\0c", 3}, {"\0b", 2}};
+  // More rows than are prefetched at once, and as much memory as they take: no byte more.
+  constexpr size_t kRows = 101;
+  constexpr size_t kWidth = 3;
+  Buffer data(kRows * kWidth);
+  for (size_t row = 0; row < kRows; ++row) {
+    const std::string& string = kinds[row % kinds.size()];
+    std::ranges::copy(bytes_of(string), data.begin() + static_cast<ptrdiff_t>(row * kWidth));
+  }
+  for (const bool padded : {false, true}) {
+    Buffer expected;
+    for (size_t row = 0; row < kRows; ++row) {
+      const Bytes whole = Bytes(data).subspan(row * kWidth, kWidth);
+      const std::vector<Bytes> one{padded ? whole.first(kinds[row % kinds.size()].size()) : whole};
+      expected = join({expected, example(plan, Row().strings(one), true)});
+    }
+    std::vector<ColumnView> views(1);
+    views[0].data = data.data();
+    views[0].width = kWidth;
+    views[0].padded = padded;
+    for (const bool check_utf8 : {false, true}) {
+      views[0].check_utf8 = check_utf8;
+      ColumnWriter writer(plan, nullptr, Pool::create(1 << 20, true));
+      CHECK_EQ(writer.check(views, {}, kRows).rows, kRows);
+      Written written;
+      CHECK_EQ(writer.write(views, {}, 0, kRows, 1 << 20, true, written.out, nullptr).rows, kRows);
+      CHECK_EQ(written.bytes(), expected);
+    }
   }
 }
 

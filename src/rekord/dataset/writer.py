@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from rekord.arguments import check_keywords
 from rekord.codec.columns import Column
 from rekord.codec.encode import new_row_encoder, validate_schema
-from rekord.codec.encode_columns import encode_batches
+from rekord.codec.encode_columns import EncodedBatches, encode_batches
 from rekord.errors import EncodeError, RekordError, error
 from rekord.framing.deflate import FlushPoint, FrameSink, compression_name, open_frame_sink
 from rekord.location import Location
-from rekord.storage.local import LOCAL, Storage
+from rekord.storage.local import LOCAL, WRITE_BYTES, AsyncWriter, Storage
 from rekord.storage.transaction import StagedFile, Transaction
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rekord.schema import Schema
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = WRITE_BYTES
 
 
 @check_keywords
@@ -100,13 +100,28 @@ class Writer:
         self._flush()
         self._whole = False
         try:
-            for frames, rows in pieces:
-                sink.write(frames)
-                self._in_columns += rows
+            self._write_pieces(pieces, sink)
         except EncodeError:  # a record too large; the rows before it are in the file
             self._whole = True
             raise
         self._whole = True
+
+    def _write_pieces(self, pieces: EncodedBatches, sink: FrameSink) -> None:
+        if self.compression != "none":
+            for frames, rows in pieces:
+                sink.write(frames)
+                self._in_columns += rows
+            return
+        assert self._file is not None
+        # Each piece is written while the next one is encoded.
+        with AsyncWriter(self._file, hashed=False) as output:
+            try:
+                for frames, rows in pieces:
+                    # A short piece, usually the only one, is not worth a thread.
+                    (output.write_borrowed if len(frames) >= WRITE_BYTES else output.write)(frames)
+                    self._in_columns += rows
+            finally:
+                output.finish()
 
     def close(self) -> None:
         """Complete and publish the file. Closing twice is fine."""
