@@ -49,7 +49,7 @@ def training(settings: Settings) -> Iterator[Table]:
                 reference=OURS,
                 note=f"{workload.records:,} rows, shuffled, batches of {_BATCH} as tensors, each of which the loop "
                 "sums up. Each library reads its own format from local disk with the loader that its documentation "
-                "recommends. An epoch includes the start of workers, except for Grain, which keeps them, and is cut off "
+                "recommends. An epoch includes the start of workers (Grain keeps its own), and is cut off "
                 "after the time limit.",
             )
 
