@@ -188,6 +188,8 @@ CODES: dict[str, str] = {
     "D409": "image cannot be decoded",
     "D410": "image has too many pixels to decode",
     "D411": "stored mask does not contain class ids",
+    "D412": "image has 16 bits, which the schema does not declare",
+    "D413": "tensor does not match the shape stored with it",
     # X5xx: datasets and their storage
     "X501": "no such file or folder",
     "X502": "no record files here",

@@ -30,6 +30,8 @@ from rekord.codec.images.inspect import (
 )
 from rekord.codec.images.jpeg import Box, Size, decode_jpeg, least_size
 from rekord.codec.images.store import MaskIds
+from rekord.codec.images.wide import WIDE_STEP, decode_wide_png, is_wide, is_wide_png, resize_wide
+from rekord.errors import RekordError
 from rekord.schema import Feature, Image, Mask
 
 Result = TypeVar("Result")
@@ -81,6 +83,22 @@ def decode_image(data: bytes, channels: int, resize: Size | None, out: Array | N
 def resize_pixels(pixels: Array, box: Box | None, out: Array) -> None:
     """Resize a part of an image without alpha, or all of it, to the size of `out`: bilinear and antialiased."""
     _core.resample(pixels, box or (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0])), out)
+
+
+def decode_wide_image(data: bytes, channels: int, resize: Size | None, out: Array | None = None) -> Array:
+    """The pixels of any image as uint16, as TensorFlow's decode_png with dtype=uint16; raises InvalidImage.
+
+    Samples of 8 bits are scaled to the range of 16.
+    """
+    facts = inspect_header(data)
+    if is_wide(facts):
+        try:
+            pixels = decode_wide_png(data, facts, channels)
+        except InvalidImage as failure:
+            raise _to_undecodable(failure) from failure.__cause__
+    else:
+        pixels = decode_image(data, channels, None).astype(np.uint16) * np.uint16(WIDE_STEP)
+    return _copy_to(out, pixels if resize is None else resize_wide(pixels, resize))
 
 
 def inspect_header(data: bytes) -> _core.ImageFacts:
@@ -213,9 +231,11 @@ _Decoder: TypeAlias = Callable[[bytes, "Array | None"], Array]
 class ImageColumnDecoder:
     """Decodes these columns of a batch and leaves the others unchanged, for `decode=True`.
 
-    Images are uint8 of shape (height, width, channels), with the channels that the schema declares, or 3; masks are
-    class ids of shape (height, width). If all have the same size, the column is one array, or an `rk.Optional` for
-    an optional column; if sizes differ, it is an object array with one array per row and None for missing ones.
+    Images have the shape (height, width, channels), with the channels that the schema declares, or 3. They are uint8,
+    or uint16 if the schema declares 16 bits; if it declares neither, those of a batch with a 16-bit image are uint16.
+    Masks are class ids of shape (height, width). If all have the same size, the column is one array, or an
+    `rk.Optional` for an optional column; if sizes differ, it is an object array with one array per row and None for
+    missing ones.
     Images of steps are the values of an `rk.Ragged` in the same way, with zeros for missing ones.
 
     `resize` (height, width) is bilinear with antialiasing for images, nearest for masks.
@@ -225,6 +245,7 @@ class ImageColumnDecoder:
 
     features: Mapping[str, Feature]
     resize: Size | None = None
+    one_dtype: bool = False  # for frameworks that fix it before the first batch: 16 bits must be declared
 
     def __call__(self, batch: dict[str, Column]) -> dict[str, Column]:
         out = dict(batch)
@@ -242,7 +263,7 @@ class ImageColumnDecoder:
 
     def _stack_images(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
         """All images as one array, or as an object array if their sizes differ."""
-        decode, shape, dtype = _build_decoder(feature, self.resize)
+        decode, shape, dtype = _build_decoder(feature, self.resize, self._is_wide(name, feature, column, offsets))
         if self.resize is not None:
             out = np.zeros((len(column), *shape), dtype)
             for _ in self._decode_each(name, column, offsets, decode, out):
@@ -262,6 +283,18 @@ class ImageColumnDecoder:
                 found[at] = None  # one copy of a large image is enough
         return dense
 
+    def _is_wide(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> bool:
+        """Whether pixels are decoded to uint16."""
+        if not isinstance(feature, Image):
+            return False
+        if feature.bits is not None or feature.format not in (None, "png"):
+            return feature.bits == 16
+        found = ((at, data) for at in range(len(column)) if (data := column[at]) is not None and is_wide_png(data))
+        first = next(found, None)
+        if first is not None and self.one_dtype:
+            raise _locate(_undeclared_bits_error(), name, first[0], offsets)
+        return first is not None
+
     def _decode_each(
         self, name: str, column: Strings, offsets: Offsets | None, decode: _Decoder, out: Array | None
     ) -> Iterator[tuple[int, Array]]:
@@ -272,14 +305,31 @@ class ImageColumnDecoder:
             try:
                 pixels = decode(data, None if out is None else out[at])
             except InvalidImage as refused:
-                if offsets is None:
-                    raise refused.to_error(name, row=at) from refused.__cause__
-                row = int(np.searchsorted(offsets, at, side="right")) - 1
-                raise refused.to_error(name, row=row, step=at - int(offsets[row])) from refused.__cause__
+                raise _locate(refused, name, at, offsets) from refused.__cause__
             yield at, pixels
 
 
-def _build_decoder(feature: Feature, resize: Size | None) -> tuple[_Decoder, tuple[int, ...], type[np.generic]]:
+def _locate(refused: InvalidImage, name: str, at: int, offsets: Offsets | None) -> RekordError:
+    """The error for an image, with its row in the batch and its step."""
+    if offsets is None:
+        return refused.to_error(name, row=at)
+    row = int(np.searchsorted(offsets, at, side="right")) - 1
+    return refused.to_error(name, row=row, step=at - int(offsets[row]))
+
+
+def _undeclared_bits_error() -> InvalidImage:
+    return InvalidImage(
+        "D412",
+        "has 16 bits per sample, which the schema does not declare",
+        expected="8 bits per sample, as the type of a tensor is fixed before the first batch",
+        found="a PNG of 16 bits",
+        do="declare rk.Image(bits=16), or rk.Image(bits=8) for the upper 8 bits",
+    )
+
+
+def _build_decoder(
+    feature: Feature, resize: Size | None, wide: bool
+) -> tuple[_Decoder, tuple[int, ...], type[np.generic]]:
     """How one image of a column is decoded, its shape (0 if images have different sizes), and its dtype."""
     size = (0, 0) if resize is None else resize
     if isinstance(feature, Mask):
@@ -288,7 +338,8 @@ def _build_decoder(feature: Feature, resize: Size | None) -> tuple[_Decoder, tup
         return lambda data, out: _copy_to(out, decode_mask(data, ids, resize)), size, dtype
     assert isinstance(feature, Image)
     channels = feature.channels or _DEFAULT_CHANNELS
-    return lambda data, out: decode_image(data, channels, resize, out), (*size, channels), np.uint8
+    decode, pixel_type = (decode_wide_image, np.uint16) if wide else (decode_image, np.uint8)
+    return lambda data, out: decode(data, channels, resize, out), (*size, channels), pixel_type
 
 
 def _copy_to(out: Array | None, pixels: Array) -> Array:
@@ -302,14 +353,16 @@ def _all_valid(column: Strings) -> Validity:
 
 
 def pad_images(images: Array, pad: Any) -> Array:
-    """Images of different sizes as one array, each padded with `pad` at its right and its lower edge.
+    """Images or tensors of different sizes as one array, each padded with `pad` at the end of its dimensions.
 
     A missing one is all padding.
     """
     there = [one for one in images if one is not None]
-    height, width = (max(one.shape[axis] for one in there) for axis in (0, 1))
-    out = np.full((len(images), height, width, *there[0].shape[2:]), pad, there[0].dtype)
+    if not there:
+        return np.zeros((len(images),), np.uint8)
+    sizes = np.max([one.shape for one in there], axis=0).tolist()
+    out = np.full((len(images), *sizes), pad, there[0].dtype)
     for row, one in zip(out, images, strict=True):
         if one is not None:
-            row[: one.shape[0], : one.shape[1]] = one
+            row[tuple([slice(size) for size in one.shape])] = one
     return out

@@ -29,6 +29,7 @@ PngChunks: TypeAlias = "list[tuple[bytes, int, int]]"
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_GREY = 0  # the colour type in a header
+_PNG_COLOUR_TYPES = (_PNG_GREY, 4, 2, 6)  # by the number of channels: grey, with alpha, RGB, RGBA
 # Chunks that would be wrong, or make decoders warn, without a palette.
 _PALETTE_CHUNKS = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT", b"iCCP"])
 
@@ -106,12 +107,17 @@ def palette_to_grey(data: bytes, chunks: PngChunks) -> bytes:
 
 def encode_grey_png(pixels: Array) -> bytes:
     """A single-channel PNG of a 2-D array of uint8 or uint16."""
-    height, width = pixels.shape
+    return encode_png(pixels[:, :, np.newaxis])
+
+
+def encode_png(pixels: Array) -> bytes:
+    """A PNG of an array of uint8 or uint16, of shape (height, width, 1 to 4)."""
+    height, width, channels = pixels.shape
     sample_bytes = pixels.dtype.itemsize
-    rows = np.zeros((height, 1 + width * sample_bytes), np.uint8)  # a filter of 0 before each
+    rows = np.zeros((height, 1 + width * channels * sample_bytes), np.uint8)  # a filter of 0 before each
     big = np.ascontiguousarray(pixels, ">u2" if sample_bytes == 2 else np.uint8)
     rows[:, 1:] = big.view(np.uint8).reshape(height, -1)
-    header = struct.pack(">IIBBBBB", width, height, 8 * sample_bytes, _PNG_GREY, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8 * sample_bytes, _PNG_COLOUR_TYPES[channels - 1], 0, 0, 0)
     image_data = zlib.compress(rows.data, 6)
     return b"".join(
         [

@@ -26,6 +26,7 @@ from rekord.codec.images.inspect import (
     Verify,
     collect_remarks,
     encode_grey_png,
+    encode_png,
     format_display_name,
     inflate_png,
     inspect_image_value,
@@ -453,12 +454,12 @@ def _encode_array(array: Array, feature: Image) -> bytes:
     name = feature.format or "png"
     grey = array.ndim == 2
     channels = 1 if grey else array.shape[2] if array.ndim == 3 else 0
-    wide = array.dtype == np.uint16 and channels == 1 and name == "png"
+    wide = array.dtype == np.uint16 and name == "png"
     if channels not in _PILLOW_MODES or 0 in array.shape or not (array.dtype == np.uint8 or wide):
         raise InvalidValue(
             "E321",
             "is not an array of pixels",
-            expected="uint8 of shape (height, width) or (height, width, 1 to 4); uint16 for a grey PNG",
+            expected="uint8 of shape (height, width) or (height, width, 1 to 4); uint16 for a PNG",
             found=describe_shape(array),
             do="scale and convert it: (value * 255).round().astype(np.uint8) for floats from 0 to 1"
             if array.dtype.kind == "f"
@@ -489,11 +490,13 @@ def _encode_array(array: Array, feature: Image) -> bytes:
             found=describe_shape(array),
             do='format="png", which supports 1 to 4 channels',
         )
+    if wide:
+        return encode_png(array.reshape(*array.shape[:2], channels))
     options: dict[str, Any] = {}
     if name in ("jpeg", "webp"):
         options = {"quality": feature.quality} if feature.quality is not None else {"lossless": True}
     pixels = array.reshape(array.shape[:2]) if channels == 1 else array
-    return _save_pixels(pixels, "I;16" if wide else _PILLOW_MODES[channels], name, options)
+    return _save_pixels(pixels, _PILLOW_MODES[channels], name, options)
 
 
 def _save_pixels(pixels: Array, mode: str, name: str, options: dict[str, Any]) -> bytes:
@@ -508,7 +511,7 @@ def _save_pixels(pixels: Array, mode: str, name: str, options: dict[str, Any]) -
             do="pip install pillow",
         ) from None
     height, width = pixels.shape[:2]
-    data = np.ascontiguousarray(pixels, "<u2" if mode == "I;16" else np.uint8).tobytes()
+    data = np.ascontiguousarray(pixels, np.uint8).tobytes()
     image = pillow.frombytes(mode, (width, height), data)
     file = io.BytesIO()
     image.save(file, name, **options)
