@@ -173,8 +173,12 @@ CODES: dict[str, str] = {
     "E386": "value cannot be cast",
     "E387": "text cannot be tokenised",
     "E388": "NaN is in no bucket",
+    # E393, E394 and E396: files of arrays
+    "E393": "array is larger than a record or its file can hold",
+    "E394": "file of an array cannot be read",
     # E395 to E399: records of which no others can be made
     "E395": "feature vector has a value that is not a finite number",
+    "E396": "array cannot be converted to an image",
     # D4xx: records that do not match the schema
     "D401": "required feature is missing",
     "D402": "feature has the wrong number of values",
@@ -266,6 +270,8 @@ CODES: dict[str, str] = {
     # X588 to X592: shards that are adopted
     "X588": "class ids do not match the class names",
     "X589": "shards cannot be adopted",
+    # X594: files of arrays
+    "X594": "arrays of the files do not have one form",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "optional dependency is missing",
