@@ -402,6 +402,11 @@ CODES: dict[str, str] = {
     "H835": "raw bytes are float64",
     # H836: findings of `check`
     "H836": "image size or label is stored as floats",
+    # H842 to H845: images that TensorFlow does not decode, and privacy
+    "H842": "image has a format that TensorFlow does not decode",
+    "H843": "image contains the position where it was taken",
+    "H844": "image contains a maker note",
+    "H845": "record identifies a patient",
 }
 
 

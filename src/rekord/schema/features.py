@@ -633,7 +633,7 @@ class Sparse(Feature):
 
 BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
 _MAX_CLASSES = 2**16  # the values of a 16-bit PNG
-_FORMATS = ("jpeg", "png", "gif", "bmp", "webp")
+_FORMATS = ("jpeg", "png", "gif", "bmp", "webp", "avif", "heic")
 _LOSSY_FORMATS = ("jpeg", "webp")
 _BITS = (8, 16)
 
@@ -707,7 +707,7 @@ class Image(_EncodedFeature):
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
         _require_values(self)
-        if self.format in ("gif", "webp"):
+        if self.format in ("gif", "webp", "avif", "heic"):
             raise Inexpressible("JPEG, PNG or BMP, which TFDS decodes", f"format {self.format}")
         encoding = {"encodingFormat": self.format} if self.format in ("jpeg", "png") else {}
         dtype = "uint16" if self.bits == 16 else "uint8"

@@ -6,6 +6,7 @@ A constructor takes the name of its module here: `rekord.sources.coco` is the fu
 from rekord.sources.arrays import columns, npy, npz, pandas
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
+from rekord.sources.converted_images import convert_images
 from rekord.sources.csv import csv
 from rekord.sources.dicom import dicom
 from rekord.sources.frameworks import huggingface, torch_dataset
@@ -26,7 +27,8 @@ from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 
 __all__ = [
-    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "dicom", "huggingface", "image_csv",
-    "image_folder", "images", "jsonl", "kitti", "nifti", "npy", "npy_folder", "npz", "pandas", "parquet", "polars", "records", "rows",
-    "segmentation", "text", "tf_data", "tiff", "torch_dataset", "voc", "voc_segmentation", "webdataset", "yolo",
+    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "convert_images", "csv", "dicom", "huggingface",
+    "image_csv", "image_folder", "images", "jsonl", "kitti", "nifti", "npy", "npy_folder", "npz", "pandas",
+    "parquet", "polars", "records", "rows", "segmentation", "text", "tf_data", "tiff", "torch_dataset", "voc",
+    "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

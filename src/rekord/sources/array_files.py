@@ -214,13 +214,16 @@ class ArrayFolderSource(ListingSource):
         splits = {place.split for place in places}
         classes = self.classes or tuple(sorted(labels, key=os.fsencode)) or None
         survey = self._inspect(root, files)
-        columns: dict[str, Feature] = {self.reader.column: self._feature(survey)}
+        feature = self._feature(survey)
+        columns: dict[str, Feature] = {self.reader.column: feature}
         columns |= {**self.reader.more_columns(), "filename": Text()}
         if labels and classes is not None:
             columns["label"] = Label(classes, optional=any(place.label is None for place in places))
+        # The layouts of images declare 8 bits, and no other columns.
+        is_plain = isinstance(feature, Image) and feature.bits is None and not self.reader.more_columns()
         facts = SourceFacts(
-            layout="table",
-            schema=Schema(columns),
+            layout="table" if not is_plain else "classification" if labels else "images",
+            schema=None if is_plain else Schema(columns),
             classes=classes,
             rows=survey.rows,
             source_bytes=sum([file.size_bytes for file in files]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ from rekord.storage.local import LOCAL
 DICOM_EXTENSIONS = (".dcm", ".dicom", ".dic")
 _MAGIC_OFFSET = 128
 _MAGIC = b"DICM"
+_DEFLATED_SYNTAX = b"1.2.840.10008.1.2.1.99"
+_META_BYTES = 1 << 16
+_READ_BYTES = 1 << 20
+_MAX_INFLATED_BYTES = 1 << 30
 
 _TEXTS = (
     *("Modality", "BodyPartExamined", "ViewPosition", "Laterality", "ImageLaterality", "PatientPosition"),
@@ -68,8 +73,8 @@ def dicom(
 
     Arrays have the stored values and their dtype; colours are RGB. `rescale` applies the slope and intercept of the
     file (Hounsfield units for CT), and gives float32. In MONOCHROME1, where small values are bright, values are
-    inverted so that all images agree, unless `invert=False` or they are rescaled. A file of several frames has them as
-    its first dimension; with `pages`, each is a row. Files are found by extension, or by their content without one.
+    inverted so that all images agree, unless `invert=False` or they are rescaled. A file of several frames has them
+    as its first dimension; with `pages`, each is a row. Files are found by extension, or without one by content.
 
     No field of the header is kept, except those in `metadata`: technical ones such as "Modality" and "PixelSpacing".
     Names, dates and identifiers of patients cannot be kept, but a file name may contain them. Folders are classes and
@@ -194,6 +199,7 @@ def _open_dicom(path: str, *, pixels: bool) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of values that do not follow the standard, which are not kept
         try:
+            _check_deflated(path)
             yield pydicom.dcmread(path, stop_before_pixels=not pixels, force=False)
         except (RekordError, MemoryError, GeneratorExit):
             raise
@@ -201,6 +207,34 @@ def _open_dicom(path: str, *, pixels: bool) -> Iterator[Any]:
             missing = "missing dependencies" in str(failure) or "plugins" in str(failure)
             do = "pip install 'rekord[medical]', for compressed DICOM files" if missing else None
             raise unreadable_array_error(path, "DICOM file", failure, do=do) from failure
+
+
+def _check_deflated(path: str) -> None:
+    """Refuse a deflated file that would inflate to more than a record can hold: pydicom inflates it at once."""
+    with open(path, "rb") as file:
+        head = file.read(_META_BYTES)
+        start = _find_deflated_start(head)
+        if start is None:
+            return
+        file.seek(start)
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        inflated_bytes = 0
+        data = file.read(_READ_BYTES)
+        while data and not inflate.eof:
+            inflated_bytes += len(inflate.decompress(data, _READ_BYTES))
+            data = inflate.unconsumed_tail or file.read(_READ_BYTES)
+            if inflated_bytes > _MAX_INFLATED_BYTES:
+                raise unreadable_array_error(path, "DICOM file", f"more than {_MAX_INFLATED_BYTES:,} bytes, deflated")
+
+
+def _find_deflated_start(head: bytes) -> int | None:
+    """Where the deflated part of a file begins; None if it is not deflated."""
+    at = _MAGIC_OFFSET + len(_MAGIC)
+    # The first element of the header is its length: group 2, element 0, UL, 4 bytes.
+    if head[at - 4 : at] != _MAGIC or head[at : at + 8] != b"\x02\0\0\0UL\x04\0":
+        return None
+    end = at + 12 + int.from_bytes(head[at + 8 : at + 12], "little")
+    return end if _DEFLATED_SYNTAX in head[at:end] else None
 
 
 def _field_feature(name: str) -> Feature:

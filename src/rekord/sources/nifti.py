@@ -44,8 +44,8 @@ def nifti(
     """NIfTI volumes (a file, a folder or a pattern), as arrays in the column `volume`.
 
     Volumes with a slope or an intercept are scaled, and are float32; others have the dtype of the file. `affine` adds
-    the matrix from voxels to millimetres, of shape (4, 4). Folders are classes and splits as in `image_folder`, unless
-    `labelled=False`.
+    the matrix from voxels to millimetres, of shape (4, 4). Folders are classes and splits as in `image_folder`,
+    unless `labelled=False`.
     """
     flag("affine", affine)
     flag("labelled", labelled)

@@ -45,12 +45,12 @@ def tiff(
 ) -> ArrayFolderSource:
     """TIFF and GeoTIFF files (a file, a folder or a pattern), as arrays in the column `image`.
 
-    An array has the dtype and the shape of the file, with its bands last. A file of several pages of one size has them
-    as its first dimension; with `pages`, each is a row. Overviews and thumbnails are not read. Folders are classes and
-    splits as in `image_folder`, unless `labelled=False`.
+    An array has the dtype and the shape of the file, with its bands last. A file of several pages of one size has
+    them as its first dimension; with `pages`, each is a row. Overviews and thumbnails are not read. Folders are
+    classes and splits as in `image_folder`, unless `labelled=False`.
 
-    `georeference` adds the columns `crs` (the EPSG code), `transform` (a, b, c, d, e, f: x = a · column + b · row + c,
-    y = d · column + e · row + f) and `nodata`. `images_as` ("png" or "jpeg") stores encoded images instead of arrays.
+    `georeference` adds the columns `crs` (the EPSG code), `transform` (a to f in x = a · column + b · row + c and
+    y = d · column + e · row + f) and `nodata`. `images_as` ("png" or "jpeg") stores encoded images, not arrays.
     """
     for name, value in (("pages", pages), ("georeference", georeference), ("labelled", labelled)):
         flag(name, value)
@@ -105,7 +105,9 @@ class TiffReader:
                 return
             axes = series.axes.lstrip("".join(set(series.axes) - set("SYX")))
             for page in series.pages:
-                array = page.asarray(maxworkers=1) if page is not None else np.zeros(series.keyframe.shape, series.dtype)
+                array = (
+                    page.asarray(maxworkers=1) if page is not None else np.zeros(series.keyframe.shape, series.dtype)
+                )
                 yield self._finish(array, axes, series.keyframe), more
 
     def _form(self, series: Any, path: str) -> tuple[ArrayForm, int]:

@@ -18,6 +18,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 from rekord import _core
 from rekord._core import Colour, ImageFault, ImageFormat
 from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, Strings, Validity
+from rekord.codec.images.heif import detect_heif_format, open_heif
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
     InvalidImage,
@@ -66,9 +67,13 @@ def decode_image(data: bytes, channels: int, resize: Size | None, out: Array | N
     dct_method="INTEGER_ACCURATE" (its default method is off by a few of 255). Grey computed from colours may be off
     by 1. The alpha of a PNG without any is 255, that of a BMP is ignored. Only the first of several frames is read.
     """
-    facts = inspect_header(data)
-    decoded = decode_jpeg(data, facts, channels, resize)
-    pixels, box = decoded or with_open_image(data, lambda image: _to_pixels(image, channels, resize), facts)
+    heif = detect_heif_format(data)
+    if heif is not None:
+        pixels, box = with_open_heif(data, heif, lambda image: _to_pixels(image, channels, resize))
+    else:
+        facts = inspect_header(data)
+        decoded = decode_jpeg(data, facts, channels, resize)
+        pixels, box = decoded or with_open_image(data, lambda image: _to_pixels(image, channels, resize), facts)
     if resize is None and out is None:
         return pixels
     if out is None:
@@ -90,8 +95,8 @@ def decode_wide_image(data: bytes, channels: int, resize: Size | None, out: Arra
 
     Samples of 8 bits are scaled to the range of 16.
     """
-    facts = inspect_header(data)
-    if is_wide(facts):
+    facts = None if detect_heif_format(data) is not None else inspect_header(data)
+    if facts is not None and is_wide(facts):
         try:
             pixels = decode_wide_png(data, facts, channels)
         except InvalidImage as failure:
@@ -107,7 +112,7 @@ def inspect_header(data: bytes) -> _core.ImageFacts:
     if facts.fault != ImageFault.NONE or facts.format not in _READERS:
         raise _explain_failure(facts, data, "image", None)
     if pixel_limit_ratio(facts) > 1:
-        raise too_many_pixels_error(facts)
+        raise too_many_pixels_error(facts.width, facts.height)
     return facts
 
 
@@ -126,6 +131,22 @@ def with_open_image(data: bytes, use: Callable[[Any], Result], facts: _core.Imag
     raise _undecodable_error("an image as large as its header says", met)
 
 
+def with_open_heif(data: bytes, format: str, use: Callable[[Any], Result]) -> Result:
+    """The result of `use` on an AVIF or HEIC opened by Pillow; raises InvalidImage."""
+    try:
+        with open_heif(data, format) as image:
+            most = Pillow.MAX_IMAGE_PIXELS
+            if most is not None and image.width * image.height > most:
+                raise too_many_pixels_error(image.width, image.height)
+            return use(image)
+    except (MemoryError, InvalidImage, RekordError):
+        raise
+    except Exception as failure:
+        raise _undecodable_error(
+            f"a {format_display_name(format)} that can be decoded", str(failure)[:60]
+        ) from failure
+
+
 def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
     """The class ids of a mask of shape (height, width), as uint8, or uint16 if needed; raises InvalidImage.
 
@@ -138,7 +159,7 @@ def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
         kind = format_display_name(FORMAT_NAMES[facts.format])
         raise _no_class_ids_error(f"a {kind} of colours" if facts.format == ImageFormat.PNG else f"a {kind}")
     if pixel_limit_ratio(facts) > 1:
-        raise too_many_pixels_error(facts)
+        raise too_many_pixels_error(facts.width, facts.height)
     form = _core.PixelForm(facts.width, facts.height, facts.bits, 1, facts.interlaced)
     try:
         stored = read_samples(inflate_png(data, _core.png_chunks(data), form, None), form, None)

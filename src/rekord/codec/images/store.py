@@ -16,6 +16,7 @@ import numpy as np
 from rekord import _core
 from rekord._core import Colour, ImageFault, ImageFormat, PixelFault
 from rekord.codec.columns import Array
+from rekord.codec.images.heif import detect_heif_format
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
     EncodedImage,
@@ -440,7 +441,7 @@ def store_image(value: Any, feature: Image) -> bytes:
 
 def detect_image_format(data: bytes) -> str | None:
     """The format of an encoded image by its first bytes."""
-    return FORMAT_NAMES.get(_core.inspect_image(data[:64], False).format)
+    return FORMAT_NAMES.get(_core.inspect_image(data[:64], False).format) or detect_heif_format(data)
 
 
 def store_mask(value: Any, feature: Mask) -> bytes:
@@ -481,12 +482,13 @@ def _encode_array(array: Array, feature: Image) -> bytes:
             found=describe_shape(array),
             do='Image(format="jpeg", quality=95), or the lossless format="png"',
         )
-    limits = {"jpeg": (1, 3), "gif": (1,), "bmp": (1, 3), "webp": (3, 4)}
+    limits: dict[str, tuple[int, ...]] = {"jpeg": (1, 3), "gif": (1,), "bmp": (1, 3), "webp": (3, 4)}
+    limits |= {"avif": (), "heic": ()}
     if name in limits and channels not in limits[name]:
         raise InvalidValue(
             "E321",
             f"cannot be written as {name.upper()}",
-            expected=f"{' or '.join(map(str, limits[name]))} channels for {name.upper()}",
+            expected=f"{' or '.join(map(str, limits[name])) or 'no'} channels for {name.upper()}",
             found=describe_shape(array),
             do='format="png", which supports 1 to 4 channels',
         )
