@@ -173,8 +173,12 @@ CODES: dict[str, str] = {
     "E386": "value cannot be cast",
     "E387": "text cannot be tokenised",
     "E388": "NaN is in no bucket",
+    # E393, E394 and E396: files of arrays
+    "E393": "array is larger than a record or its file can hold",
+    "E394": "file of an array cannot be read",
     # E395 to E399: records of which no others can be made
     "E395": "feature vector has a value that is not a finite number",
+    "E396": "array cannot be converted to an image",
     # D4xx: records that do not match the schema
     "D401": "required feature is missing",
     "D402": "feature has the wrong number of values",
@@ -188,6 +192,8 @@ CODES: dict[str, str] = {
     "D409": "image cannot be decoded",
     "D410": "image has too many pixels to decode",
     "D411": "stored mask does not contain class ids",
+    "D412": "image has 16 bits, which the schema does not declare",
+    "D413": "tensor does not match the shape stored with it",
     # X5xx: datasets and their storage
     "X501": "no such file or folder",
     "X502": "no record files here",
@@ -264,6 +270,8 @@ CODES: dict[str, str] = {
     # X588 to X592: shards that are adopted
     "X588": "class ids do not match the class names",
     "X589": "shards cannot be adopted",
+    # X594: files of arrays
+    "X594": "arrays of the files do not have one form",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "optional dependency is missing",
@@ -394,6 +402,11 @@ CODES: dict[str, str] = {
     "H835": "raw bytes are float64",
     # H836: findings of `check`
     "H836": "image size or label is stored as floats",
+    # H842 to H845: images that TensorFlow does not decode, and privacy
+    "H842": "image has a format that TensorFlow does not decode",
+    "H843": "image contains the position where it was taken",
+    "H844": "image contains a maker note",
+    "H845": "record identifies a patient",
 }
 
 

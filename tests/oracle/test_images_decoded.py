@@ -87,10 +87,12 @@ EQUAL = {
 }
 
 
-def decoded(folder: Path, data: bytes, channels: int | None = None, **options: Any) -> np.ndarray:
+def decoded(
+    folder: Path, data: bytes, channels: int | None = None, bits: int | None = 8, **options: Any
+) -> np.ndarray:
     path = folder / "x.tfrecord"
     path.write_bytes(frames([example_bytes({"image": [data]})]))
-    schema = rk.Schema({"image": rk.Image(channels=channels)})
+    schema = rk.Schema({"image": rk.Image(channels=channels, bits=bits)})
     (batch,) = rk.open(path, schema=schema).batches(1, decode=True, **options)
     return np.asarray(batch["image"][0])
 
@@ -134,6 +136,42 @@ def test_grey_is_off_by_one_at_most_and_alpha_by_nothing(
         return
     theirs = tf.io.decode_image(EQUAL[kind], channels=channels).numpy()
     assert off(decoded(tmp_path, EQUAL[kind], channels), theirs) <= (1 if channels == 1 else 0)
+
+
+@pytest.mark.parametrize("stored", [1, 2, 3, 4])
+@pytest.mark.parametrize("bits", [None, 16])
+def test_a_16_bit_png_has_all_its_bits(tf: ModuleType, tmp_path: Path, stored: int, bits: int | None) -> None:
+    data = wide_png(stored)
+    for channels in (1, 3, 4):
+        theirs = tf.io.decode_png(data, channels=channels, dtype=tf.uint16).numpy()
+        ours = decoded(tmp_path, data, channels, bits)
+        assert ours.dtype == np.uint16
+        assert off(ours, theirs) <= (4 if channels == 1 else 0)  # grey of colours is rounded differently
+
+
+@pytest.mark.parametrize("kind", ["png", "png grey", "png alpha"])
+def test_8_bits_declared_as_16_are_scaled_as_by_tensorflow(tf: ModuleType, tmp_path: Path, kind: str) -> None:
+    theirs = tf.io.decode_png(EQUAL[kind], channels=3, dtype=tf.uint16).numpy()
+    assert off(decoded(tmp_path, EQUAL[kind], 3, 16), theirs) == 0
+
+
+def test_16_bits_are_resized_as_tensorflow_resizes_floats(tf: ModuleType, tmp_path: Path) -> None:
+    pixels = tf.io.decode_png(wide_png(3), dtype=tf.uint16)
+    theirs = tf.image.resize(tf.cast(pixels, tf.float32), (5, 20), antialias=True).numpy()
+    ours = decoded(tmp_path, wide_png(3), 3, None, resize=(5, 20))
+    assert ours.dtype == np.uint16
+    assert off(ours, np.rint(theirs)) <= 1
+
+
+def test_tensorflow_gets_16_bits_if_they_are_declared(tf: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(frames([example_bytes({"image": [wide_png(3)]})]))
+    split = rk.open(path, schema=rk.Schema({"image": rk.Image(bits=16)}))
+    (batch,) = split.to_tensorflow(1, decode=True)
+    assert batch["image"].dtype == tf.uint16
+    assert bool(tf.reduce_all(batch["image"][0].to_tensor() == tf.io.decode_png(wide_png(3), dtype=tf.uint16)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="D412"):
+        next(iter(rk.open(path, schema=rk.Schema({"image": rk.Image()})).to_tensorflow(1, decode=True)))
 
 
 def test_resizing_is_tensorflows_with_antialiasing(tf: ModuleType, tmp_path: Path) -> None:

@@ -30,8 +30,36 @@ _MAX_SHOWN_UNUSED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFileOptions:
-    """How text files are read, for `write`, `infer` and `show`."""
+class ImageFileOptions:
+    """How files of images and arrays are read, for `write`, `infer` and `show`."""
+
+    images_as: Annotated[
+        str | None,
+        text_option(
+            "--images-as", "png|jpeg", "Convert images that are neither PNG nor JPEG: TIFF, HEIC, …", Panel.SOURCE
+        ),
+    ] = None
+    georeference: Annotated[
+        bool, flag_option("--georeference", "Keep the coordinates of GeoTIFF files.", Panel.SOURCE)
+    ] = False
+    pages: Annotated[
+        bool, flag_option("--pages", "One row per page of a TIFF, or per frame of a DICOM file.", Panel.SOURCE)
+    ] = False
+    rescale: Annotated[
+        bool, flag_option("--rescale", "Apply the slope and intercept of DICOM files.", Panel.SOURCE)
+    ] = False
+    metadata: Annotated[
+        str | None,
+        text_option("--metadata", "A,B", "Technical fields of DICOM files to keep, such as Modality.", Panel.SOURCE),
+    ] = None
+    affine: Annotated[
+        bool, flag_option("--affine", "Keep the matrix from voxels to millimetres of NIfTI files.", Panel.SOURCE)
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFileOptions(ImageFileOptions):
+    """How text files are read, too, for `write`, `infer` and `show`."""
 
     encoding: Annotated[
         str | None,
@@ -90,6 +118,8 @@ class TextFileOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """The options as `SourceOverrides` takes them."""
+        from rekord.sources.array_files import check_images_as
+
         # An empty field is missing unless Python says otherwise: a list of words would not mention it.
         na = None if self.na is None else list(dict.fromkeys(["", *[word.strip() for word in self.na.split(",")]]))
         return {
@@ -98,6 +128,12 @@ class TextFileOptions:
             "na": na,
             "numbers": options.parse_optional_names(self.numbers),
             "strip": self.strip or None,
+            "images_as": check_images_as(self.images_as) if self.images_as is not None else None,
+            "georeference": self.georeference or None,
+            "pages": self.pages or None,
+            "rescale": self.rescale or None,
+            "metadata": options.parse_optional_names(self.metadata),
+            "affine": self.affine or None,
         }
 
 

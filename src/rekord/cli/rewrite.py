@@ -54,6 +54,15 @@ def rewrite(
     index: Annotated[str | None, text_option("--index", "A,B", "Columns to add to the index.", Panel.OUTPUT)] = None,
     shuffle: Annotated[bool, flag_option("--shuffle", "Shuffle records within each split.", Panel.SPLITS)] = False,
     seed: Annotated[int, integer_option("--seed", "Seed for shuffling.", Panel.SPLITS)] = 0,
+    orient: Annotated[
+        bool, flag_option("--orient", "Turn images upright as their EXIF says, with masks and boxes.", Panel.COLUMNS)
+    ] = False,
+    strip_metadata: Annotated[
+        bool,
+        flag_option(
+            "--strip-metadata", "Remove EXIF and texts from images, without encoding them again.", Panel.COLUMNS
+        ),
+    ] = False,
     lossy: Annotated[bool, flag_option("--lossy", "Allow --cast to truncate and round.", Panel.COLUMNS)] = False,
     output: shared.CopyOptions,
     as_json: shared.JsonOption = False,
@@ -79,6 +88,7 @@ def rewrite(
         shuffle=shuffle,
         seed=seed,
         lossy=lossy,
+        transforms=write_options.parse_metadata_transforms(orient=orient, strip_metadata=strip_metadata),
         **output.to_dict(),
     )
     with report_resumable(as_json=as_json):

@@ -434,6 +434,18 @@ class ImageTransformOptions:
             "--resize-fit", "NAME", "How --resize fits images: stretch (default), pad, crop or within (no padding)."
         ),
     ] = None
+    orient: Annotated[
+        bool,
+        flag_option("--orient", "Turn images upright as their EXIF says, with masks.", Panel.IMAGE_TRANSFORMS),
+    ] = False
+    strip_metadata: Annotated[
+        bool,
+        flag_option(
+            "--strip-metadata",
+            "Remove EXIF (GPS positions, maker notes) and texts from images, without encoding them again.",
+            Panel.IMAGE_TRANSFORMS,
+        ),
+    ] = False
     crop: Annotated[
         str | None, _image_option("--crop", "HxW", "Crop images and masks to this size at the centre.")
     ] = None
@@ -490,6 +502,7 @@ def parse_image_transforms(given: ImageTransformOptions) -> list[Transform]:
             do="leave all but one of them out",
         )
     made: list[Transform] = []
+    made.extend(parse_metadata_transforms(orient=given.orient, strip_metadata=given.strip_metadata))
     if given.resize is not None:
         with attribute_errors_to_option("--resize-filter", given.resize_filter or ""):
             name = one_of("filter", given.resize_filter or "bilinear", tuple(FILTERS))
@@ -512,6 +525,15 @@ def parse_image_transforms(given: ImageTransformOptions) -> list[Transform]:
         with attribute_errors_to_option("--std", given.std or "", "--std 0.5,0.5,0.5"):
             made.append(images.normalize(less, 1.0 if given.std is None else _parse_channels(given.std)))
     return made
+
+
+def parse_metadata_transforms(*, orient: bool, strip_metadata: bool) -> list[Transform]:
+    """The transforms of what images contain besides pixels."""
+    if not orient and not strip_metadata:
+        return []
+    from rekord import transforms
+
+    return [*([transforms.orient()] if orient else []), *([transforms.strip_metadata()] if strip_metadata else [])]
 
 
 @contextmanager

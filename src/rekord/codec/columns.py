@@ -417,6 +417,9 @@ _MAX_LIST_SIZE = (1 << 31) - 1
 def column_to_arrow(column: Column, feature: Feature | None = None) -> Any:
     """Any column of a batch as an Arrow array; timestamps in the time zone of their feature."""
     array = array_to_arrow(column, None) if isinstance(column, np.ndarray) else column.to_arrow()
+    if pa.types.is_null(array.type) and feature is not None and isinstance(feature.dtype, np.dtype):
+        # No row has an array: the type follows from the feature.
+        array = array.cast(_nested_lists(_to_object_array([np.zeros([0] * len(feature.shape), feature.dtype)])).type)
     zone = None if feature is None else feature.time_zone
     return array if zone is None else array.cast(_in_zone(array.type, zone))
 
@@ -431,15 +434,46 @@ def _in_zone(kind: Any, zone: str) -> Any:
 
 
 def array_to_arrow(values: Array, valid: Validity | None) -> Any:
-    """A dense array; its inner dimensions become fixed-size lists."""
-    if values.dtype.name == "bfloat16":
-        values = values.astype(np.float32)  # Arrow has no bfloat16; float32 is exact
-    if values.dtype.kind == "c":  # nor complex numbers: pairs, as in memory
-        values = np.ascontiguousarray(values)[..., np.newaxis].view(values.real.dtype)
+    """A dense array; its inner dimensions become fixed-size lists. Arrays of different shapes become nested lists."""
+    if values.dtype == object and all(one is None or isinstance(one, np.ndarray) for one in values):
+        return _nested_lists(values)
+    values = array_to_numbers(values)
     flat = np.ascontiguousarray(values).reshape(-1)
     if values.ndim == 1:
         return pa.array(flat, mask=None if valid is None else ~valid)
     return _to_fixed_size_lists(pa.array(flat), values.shape, valid)
+
+
+def _nested_lists(arrays: Array) -> Any:
+    """One array per row, or None, as lists of lists."""
+    there = [one for one in arrays if one is not None]
+    if not there:
+        return pa.nulls(len(arrays))
+    there = [array_to_numbers(one) for one in there]
+    out = pa.array(np.concatenate([np.ascontiguousarray(one).reshape(-1) for one in there]))
+    for axis in range(there[0].ndim - 1, -1, -1):
+        lengths = np.concatenate(
+            [np.full(int(np.prod(one.shape[:axis])), one.shape[axis], np.int64) for one in there]
+        )
+        if axis == 0:
+            lengths = np.zeros(len(arrays), np.int64)
+            lengths[[one is not None for one in arrays]] = [one.shape[0] for one in there]
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        valid = np.array([one is not None for one in arrays]) if axis == 0 else None
+        bitmap = None if valid is None or valid.all() else _to_arrow_bitmap(valid)
+        out = pa.Array.from_buffers(
+            pa.large_list(out.type), len(lengths), [bitmap, pa.py_buffer(ends.astype(np.int64))], children=[out]
+        )
+    return out
+
+
+def array_to_numbers(values: Array) -> Array:
+    """An array in a dtype that Arrow has: bfloat16 as float32, complex numbers as pairs."""
+    if values.dtype.name == "bfloat16":
+        return values.astype(np.float32)
+    if values.dtype.kind == "c":
+        return np.ascontiguousarray(values)[..., np.newaxis].view(values.real.dtype)
+    return values
 
 
 def _to_fixed_size_lists(out: Any, shape: tuple[int, ...], valid: Validity | None) -> Any:
@@ -504,7 +538,7 @@ def to_batch(columns: Batch, features: Mapping[str, Feature] | None) -> Batch:
 def _describe_column(column: Any) -> str:
     """`uint8 (32, 224, 224, 3)`, or what a column says of itself."""
     if isinstance(column, np.ndarray):
-        kind = "images of different sizes" if column.dtype == object else str(column.dtype)
+        kind = "arrays of different sizes" if column.dtype == object else str(column.dtype)
         return f"{kind} {column.shape}"
     if isinstance(column, (Ragged, Strings, Optional, SparseColumn)):
         return repr(column)

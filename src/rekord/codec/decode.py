@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from math import prod
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -200,6 +201,8 @@ def _to_optional(values: Array, valid: Validity | None) -> Optional:
 @decoded_column.register(Tensor)
 def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
     """Raw bytes as arrays; zero-copy for contiguous rows of one shape."""
+    if feature.stores_shape:
+        return _assemble_shaped_tensors(feature, field, parts)
     column, _, valid = parts[0]
     ends, data = Strings(column).packed()
     dtype = _declared_dtype(field).newbyteorder("<")
@@ -222,15 +225,7 @@ def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColu
         )
     if dtype == np.bool_ and (data > 1).any():
         row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
-        raise column_error(
-            field,
-            "D405",
-            f"`{field.name}` has a byte that is not a bool",
-            row=row,
-            expected="bytes 0 and 1",
-            found=str(int(data[data > 1][0])),
-            do='declare rk.Tensor("uint8", …)',
-        )
+        raise _not_bool_error(field, row, int(data[data > 1][0]))
     if varies:
         flat = data.view(dtype)
         offsets = ends // dtype.itemsize
@@ -245,6 +240,53 @@ def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColu
     else:
         dense = data.view(dtype).reshape(rows, *sizes)
     return _to_optional(dense, valid) if feature.optional else dense
+
+
+def _assemble_shaped_tensors(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColumn]) -> Array:
+    """Arrays with their own shapes: an object array, with None for missing rows."""
+    (column, starts, valid), (sizes, shape_offsets, shape_valid) = parts
+    assert starts is not None
+    assert shape_offsets is not None
+    rows = len(starts) - 1
+    _check_equal_presence(field, rows, [valid, shape_valid])
+    dtype = _declared_dtype(field).newbyteorder("<")
+    ends, data = Strings(column).packed()
+    out = np.full(rows, None, object)
+    for row in range(rows):
+        if valid is not None and not valid[row]:
+            continue
+        shape = sizes[shape_offsets[row] : shape_offsets[row + 1]].tolist()
+        first, count = int(starts[row]), int(starts[row + 1] - starts[row])
+        stored = data[ends[first] : ends[first + 1]] if count == 1 else data[:0]
+        fits = len(shape) == len(feature.shape) and all(
+            size >= 0 and declared in (None, size) for size, declared in zip(shape, feature.shape, strict=True)
+        )
+        if not fits or count != 1 or prod(shape) * dtype.itemsize != len(stored):
+            raise column_error(
+                field,
+                "D413",
+                f"`{field.name}` has bytes and a shape that do not match {dtype.name} {feature.shape}",
+                row=row,
+                expected=f"one string of {dtype.name}, and its shape under `{field.slots[1].key}`"[:120],
+                found=f"{count:,} strings of {len(stored):,} bytes, and the shape {tuple(shape[:8])}",
+                do="declare the dtype and shape of the stored tensor, or write the records again",
+            )
+        if dtype == np.bool_ and (stored > 1).any():
+            raise _not_bool_error(field, row, int(stored[stored > 1][0]))
+        out[row] = stored.view(dtype).reshape(shape)
+    return out
+
+
+def _not_bool_error(field: ColumnPlan, row: int, found: int) -> RekordError:
+    return column_error(
+        field,
+        "D405",
+        f"`{field.name}` has a byte that is not a bool",
+        row=row,
+        expected="bytes 0 and 1",
+        found=str(found),
+        do='declare rk.Tensor("uint8", …)',
+    )
 
 
 def _dtype_hint(found: int, expected: int) -> str:

@@ -85,7 +85,7 @@ def stored_list(feature: Feature, value: Any, shape: Shape) -> StoredValues:
     return store_numbers(value, NumberRule.of(feature), shape)
 
 
-store_value.register(Tensor, lambda feature, value: ([store_tensor(value, feature)],))
+store_value.register(Tensor, lambda feature, value: store_tensor(value, feature))
 store_value.register(Sparse, lambda feature, value: store_sparse(value, feature))
 store_value.register(Image, lambda feature, value: ([store_image(value, feature)],))
 store_value.register(MultiLabel, lambda feature, value: (store_multi_hot(value, feature),))

@@ -472,13 +472,24 @@ def store_multi_hot(value: Any, feature: MultiLabel) -> Array:
 _INDEX_RULE = NumberRule(type_name="Sparse", dtype=np.dtype("<i8"), floats=False)
 
 
-def store_tensor(value: Any, feature: Tensor) -> bytes:
-    """An array of the declared dtype and shape as its raw little-endian bytes."""
+def store_tensor(value: Any, feature: Tensor) -> tuple[Any, ...]:
+    """An array of the declared dtype and shape as its raw little-endian bytes, and its shape if that is stored."""
+    array = conform_tensor(value, feature)
+    shape = (np.array(array.shape, np.int64),) if feature.stores_shape else ()
+    return [_raw_bytes(array, feature)], *shape
+
+
+def conform_tensor(value: Any, feature: Tensor) -> Array:
+    """A value as an array of the declared shape, in the declared dtype."""
     array = None if is_text(value) else as_array(value)
     if array is not None and array.dtype.kind == "O":
         value, array = array.tolist(), None
     array = _tensor_from_values(value, feature) if array is None else cast_tensor(array, feature)
     check_shape(array.shape, feature.shape, value)
+    return array
+
+
+def _raw_bytes(array: Array, feature: Tensor) -> bytes:
     if isinstance(feature.dtype, str):  # bfloat16 without NumPy's help: the upper half of a float32
         halves = np.ascontiguousarray(array, "<f4").view("<u4") >> np.uint32(16)
         return bytes(halves.astype("<u2").tobytes())

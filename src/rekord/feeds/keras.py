@@ -33,6 +33,7 @@ from rekord.feeds.tensorflow.native import (
     Mode,
     build_native_dataset,
     determine_forms,
+    fix_image_dtypes,
     has_map,
     to_tensorflow,
 )
@@ -88,6 +89,7 @@ def to_keras(
         )
         options["shuffle"] = False
         request = split.request(batch_size, **options)
+    request = fix_image_dtypes(request)
     forms = determine_forms(request)
     if chosen is None:
         chosen = choose({name: schema.get(name) for name in forms})

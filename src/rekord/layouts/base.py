@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from rekord.arguments import check_keywords
-from rekord.codec.images.inspect import EncodedImage, format_display_name, inspect_image
+from rekord.codec.images.inspect import CONVERT_HINT, EncodedImage, format_display_name, inspect_image
 from rekord.codec.images.store import check_mask_size, inspect_mask, store_image
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error
@@ -126,7 +126,7 @@ def check_decodable(image: EncodedImage, formats: tuple[str, ...], readers: str)
             location=Location(path=image.path, feature="image"),
             expected=f"{', '.join(others)} or {last}",
             found=format_display_name(image.format),
-            do='convert it to PNG, or write without a layout: schema=rk.Schema({"image": rk.Image()})',
+            do=f"{CONVERT_HINT}, or write without a layout: schema=",
         )
 
 

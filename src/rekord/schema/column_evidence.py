@@ -579,7 +579,9 @@ class ColumnEvidence:
         if len(sizes) == 1 and sizes[0] in (0, None):
             return (None,)
         known = math.prod(size for size in sizes if size is not None)
-        if sizes.count(None) > 1 or (None in sizes and known == 0):
+        # Arrays of numbers are stored with their shapes.
+        is_tensor = set(self._families) <= {"bool", "int", "float", "complex"}
+        if (sizes.count(None) > 1 and not is_tensor) or (None in sizes and known == 0):
             raise schema_error(
                 "S131",
                 f"`{self.name}` has values whose sizes vary in more than one dimension"

@@ -477,7 +477,11 @@ def _require_values(feature: Feature) -> None:
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tensor(Feature):
-    """An array of any fixed-width dtype, stored as its raw little-endian bytes in one byte string."""
+    """An array of any fixed-width dtype, stored as its raw little-endian bytes in one byte string.
+
+    Any sizes of `shape` may be None. One of them follows from the number of bytes; with more, a second key,
+    `<key>/shape`, has the shape of each array.
+    """
 
     dtype: Any
     shape: Shape = ()
@@ -489,12 +493,33 @@ class Tensor(Feature):
         self._validate_dtype(TENSOR_DTYPES)
         self._validate_shape()
 
+    def _validate_partitions(self, value: object, shape: Shape) -> tuple[str, ...]:
+        return ()  # a stored shape restores any number of unknown sizes
+
+    @property
+    def stores_shape(self) -> bool:
+        """Whether a second key has the shape of each array."""
+        return self.shape.count(None) > 1
+
+    def record_keys(self, column: str) -> tuple[str, ...]:
+        """The key of the bytes, then that of the shape if it is stored."""
+        stem = self.key or column
+        return (stem, f"{stem}/shape") if self.stores_shape else (stem,)
+
+    def record_kinds(self) -> tuple[ListKind, ...]:
+        return ("bytes", "int64") if self.stores_shape else ("bytes",)
+
+    def default_value(self) -> Any:
+        """The default as an array."""
+        return np.array(self.default, self.dtype) if self.stores_shape else Feature.default_value(self)
+
     def _conform_element(self, value: object) -> Any:
         return validate_element(value, self.dtype)
 
     def stored_default(self) -> list[tuple[Any, ...]]:
         array = np.array(self.default, self.dtype)
-        return [(array.astype(self.dtype.newbyteorder("<")).tobytes(),)]
+        stored: list[tuple[Any, ...]] = [(array.astype(self.dtype.newbyteorder("<")).tobytes(),)]
+        return [*stored, array.shape] if self.stores_shape else stored
 
     @classmethod
     def default_from_json(cls, value: Any, members: Mapping[str, Any]) -> Any:
@@ -608,8 +633,9 @@ class Sparse(Feature):
 
 BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
 _MAX_CLASSES = 2**16  # the values of a 16-bit PNG
-_FORMATS = ("jpeg", "png", "gif", "bmp", "webp")
+_FORMATS = ("jpeg", "png", "gif", "bmp", "webp", "avif", "heic")
 _LOSSY_FORMATS = ("jpeg", "webp")
+_BITS = (8, 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -642,11 +668,15 @@ class _EncodedFeature(Feature):
 @check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Image(_EncodedFeature):
-    """An encoded image. `quality` is required to write arrays as JPEG."""
+    """An encoded image. `quality` is required to write arrays as JPEG.
+
+    `bits` are those of its decoded samples: 8 or 16, None for those of the images themselves.
+    """
 
     format: str | None = None
     quality: int | None = None
     channels: int | None = None
+    bits: int | None = None
 
     def _validate_fields(self) -> None:
         if self.format is not None:
@@ -665,19 +695,23 @@ class Image(_EncodedFeature):
                 )
         if self.channels is not None:
             self._set("channels", self._validate_integer_field("channels", self.channels, 1, 4))
+        if self.bits not in (None, *_BITS):
+            expected = "8 or 16, or None for the bits of the images"
+            raise self._field_error("bits", self.bits, expected, do="bits=16, for images of 16 bits per sample")
 
     def changes_since(self, before: Feature) -> Changes:
-        for name in ("format", "channels"):
+        for name in ("format", "channels", "bits"):
             old, new = getattr(before, name), getattr(self, name)
             if old != new:
                 yield new is None, f"{name} {old!r} became {new!r}"
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
         _require_values(self)
-        if self.format in ("gif", "webp"):
+        if self.format in ("gif", "webp", "avif", "heic"):
             raise Inexpressible("JPEG, PNG or BMP, which TFDS decodes", f"format {self.format}")
         encoding = {"encodingFormat": self.format} if self.format in ("jpeg", "png") else {}
-        return "image", {"shape": (None, None, self.channels or 3), "dtype": "uint8", **encoding}
+        dtype = "uint16" if self.bits == 16 else "uint8"
+        return "image", {"shape": (None, None, self.channels or 3), "dtype": dtype, **encoding}
 
 
 @check_keywords

@@ -6,23 +6,29 @@ A constructor takes the name of its module here: `rekord.sources.coco` is the fu
 from rekord.sources.arrays import columns, npy, npz, pandas
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
+from rekord.sources.converted_images import convert_images
 from rekord.sources.csv import csv
+from rekord.sources.dicom import dicom
 from rekord.sources.frameworks import huggingface, torch_dataset
 from rekord.sources.image_csv import image_csv
 from rekord.sources.image_folder import image_folder, images
 from rekord.sources.jsonl import jsonl
 from rekord.sources.label_files import kitti, yolo
 from rekord.sources.lines import text
+from rekord.sources.nifti import nifti
+from rekord.sources.npy_folder import npy_folder
 from rekord.sources.records import records
 from rekord.sources.rows import rows
 from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.table_files import arrow, parquet, polars
 from rekord.sources.tf_data import tf_data
+from rekord.sources.tiff import tiff
 from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 
 __all__ = [
-    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
-    "image_folder", "images", "jsonl", "kitti", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
-    "segmentation", "text", "tf_data", "torch_dataset", "voc", "voc_segmentation", "webdataset", "yolo",
+    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "convert_images", "csv", "dicom", "huggingface",
+    "image_csv", "image_folder", "images", "jsonl", "kitti", "nifti", "npy", "npy_folder", "npz", "pandas",
+    "parquet", "polars", "records", "rows", "segmentation", "text", "tf_data", "tiff", "torch_dataset", "voc",
+    "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
 _COCO_MEMBERS = {b'"images"', b'"annotations"'}
 _CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
 _TAR_MAGIC_OFFSET = 257
+_DICOM_MAGIC_OFFSET = 128
 _IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
 _IMAGE_COLUMN = re.compile(rb"[^\n]*(image|img|file|path|\bid)", re.IGNORECASE)
 _VOC_ROOT = re.compile(rb"<annotation(\s[^<>]*)?/?>")
@@ -46,6 +47,8 @@ def detect_content_kind(path: str) -> str | None:
     for magic, kind in _CONTENT_MAGIC:
         if head.startswith(magic):
             return kind
+    if head[_DICOM_MAGIC_OFFSET : _DICOM_MAGIC_OFFSET + 4] == b"DICM":
+        return "dicom"
     if head[_TAR_MAGIC_OFFSET : _TAR_MAGIC_OFFSET + 5] == b"ustar":
         return "webdataset"
     return "records" if head and starts_with_record(head) else None

@@ -54,7 +54,7 @@ def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> Npy
     if parsed is None:
         raise base.corrupt_file_error(path, "NumPy file", f"no valid array header for `{column[:60]}`")
     dtype, by_columns, shape, offset = parsed
-    if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufcSU" or _is_platform_dependent(dtype):
+    if not is_number_dtype(dtype) and (dtype.names is not None or dtype.kind not in "SU"):
         do = "save an array of numbers or strings"
         raise _unsupported_array_error(path, column, f"an array of {preview(str(dtype))}", do)
     if not shape:
@@ -73,6 +73,11 @@ def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> Npy
         found = f"{size_bytes - offset:,} bytes of data, the header of `{column[:60]}` declares {needed:,}"
         raise base.corrupt_file_error(path, "NumPy file", found)
     return header
+
+
+def is_number_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether these are plain numbers or bools, of a width that all platforms support."""
+    return dtype.names is None and dtype.kind in "biufc" and not _is_platform_dependent(dtype)
 
 
 def _is_platform_dependent(dtype: np.dtype[Any]) -> bool:

@@ -163,6 +163,7 @@ class DetectedSource(NamedTuple):
     folders: tuple[SplitFolders, ...] = ()  # instead of `masks`, if every split has its own
     guesses: tuple[SourceGuess, ...] = ()  # what the detection is based on
     given: str | None = None  # the path that was detected: this source may be only a part of it
+    labelled: bool | None = None  # whether folders are classes, if that was detected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from glob import iglob
 from importlib import import_module
 from typing import Any
@@ -16,7 +16,10 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco, read_file_head
-from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, list_files
+from rekord.sources.array_files import ImagesAs
+from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, SourceGuess, list_files
+from rekord.sources.converted_images import convert_images
+from rekord.sources.dicom import DICOM_EXTENSIONS
 from rekord.sources.folder_readings import (
     PASS_ROWS,
     Reading,
@@ -26,7 +29,14 @@ from rekord.sources.folder_readings import (
     weigh_folder,
 )
 from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
-from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path, split_of_folder
+from rekord.sources.image_folder import (
+    IMAGE_EXTENSIONS,
+    find_images,
+    is_image_name,
+    join_path,
+    split_of_folder,
+)
+from rekord.sources.tiff import TIFF_EXTENSIONS
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.router import is_remote
@@ -34,6 +44,7 @@ from rekord.storage.router import is_remote
 SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     "kitti",
+    *("dicom", "nifti", "npy_folder", "tiff"),
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
 )
 FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti")
@@ -46,6 +57,8 @@ KIND_BY_EXTENSION = {
     **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "arrow"),
     ".npy": "npy",
     ".npz": "npz",
+    **dict.fromkeys(DICOM_EXTENSIONS, "dicom"),
+    ".nii": "nifti",
     **dict.fromkeys((".txt", ".text"), "text"),
     **dict.fromkeys((".tar", ".tgz"), "webdataset"),
     **dict.fromkeys(IMAGE_EXTENSIONS, "image_folder"),
@@ -83,7 +96,18 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
             return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
         return _identify_file(place, layout)
-    return _identify_folder(place, layout)._replace(given=place)
+    return _prefer_arrays(_identify_folder(place, layout)._replace(given=place))
+
+
+def _prefer_arrays(found: DetectedSource) -> DetectedSource:
+    """A folder of TIFF files is stored as arrays: most readers of images do not decode them."""
+    if found.kind not in ("image_folder", "images"):
+        return found
+    files = find_images(found.path).files
+    if not files or not all(file.path.lower().endswith(TIFF_EXTENSIONS) for file in files):
+        return found
+    guess = SourceGuess("image", "TIFF files are stored as arrays", 'images_as="png" to store images')
+    return found._replace(kind="tiff", guesses=(*found.guesses, guess), labelled=found.kind == "image_folder")
 
 
 def _kind_by_name(name: str) -> str | None:
@@ -95,7 +119,7 @@ def _kind_by_name(name: str) -> str | None:
         return "records" if is_record_name(lower) else None
     if bare == lower or kind == "webdataset":
         return kind
-    return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "text") else None
+    return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "nifti", "text") else None
 
 
 def _correct_tar_kind(kind: str | None, path: str) -> str | None:
@@ -114,6 +138,8 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource(_identify_json(path, layout), path)
     if kind == "text" and layout != "text":
         return DetectedSource(_identify_text(path), path)
+    if kind == "image_folder" and path.lower().endswith(TIFF_EXTENSIONS):
+        return DetectedSource("tiff", path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
         raise unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
@@ -237,7 +263,15 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
             raise refusal(survey, [*readings, *([] if best == "npy" else [together])], several)
     if best == "csv" and kinds["csv"] == 1:
         return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
+    if best == "npy" and _is_in_folders(files[best]):
+        return DetectedSource("npy_folder", path)
     return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)
+
+
+def _is_in_folders(files: Sequence[str]) -> bool:
+    """Whether files are in several folders of several files: as classes, and not as columns or splits."""
+    counts = Counter(os.path.dirname(file) for file in files)
+    return len(counts) > 1 and min(counts.values()) > 1
 
 
 def _describe_several(kind: str, files: Sequence[str]) -> str | None:
@@ -247,7 +281,7 @@ def _describe_several(kind: str, files: Sequence[str]) -> str | None:
     splits = [split_of_file(file) for file in files]
     if len({split for split in splits if split is not None}) > 1:
         return f"a file per split, such as {preview(os.path.basename(files[0]))}"
-    if kind == "npy":
+    if kind == "npy" and not _is_in_folders(files):
         return f"{len(files):,} arrays, such as {preview(os.path.basename(files[0]))}"
     if kind == "csv":
         heads = [read_file_head(file, 64 * 1024).partition(b"\n")[0].strip() for file in files[:_MAX_TRIED]]
@@ -290,8 +324,9 @@ def _identify_records_by_content(path: str, seen: Sequence[str]) -> DetectedSour
     """A last try: record files may have any name."""
     for file in seen[:_MAX_TRIED]:
         full = os.path.join(path, file)
-        if is_record_name(os.path.basename(file)) is None and detect_content_kind(full) == "records":
-            return DetectedSource("records", path)
+        kind = detect_content_kind(full) if is_record_name(os.path.basename(file)) is None else None
+        if kind in ("records", "dicom"):
+            return DetectedSource(kind, path)
     raise unknown_source_error(path, _summarize_files(seen) or "no files", PASS_ROWS)
 
 
@@ -321,6 +356,12 @@ class SourceOverrides:
     decimal: str | None = None
     numbers: Sequence[str] | None = None
     strip: bool | None = None
+    images_as: ImagesAs | None = None  # the format of images that are neither JPEG nor PNG
+    georeference: bool | None = None  # from here on: of files of arrays
+    pages: bool | None = None
+    rescale: bool | None = None
+    metadata: Sequence[str] | None = None
+    affine: bool | None = None
     text: bool | None = None  # whether a list of images has texts instead of classes
     box_format: str | None = None
 
@@ -341,7 +382,13 @@ _ACCEPTED_OVERRIDES = {
     "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
     "jsonl": ("encoding",),
     "text": ("encoding",),
+    "tiff": ("classes", "images_as", "georeference", "pages"),
+    "dicom": ("classes", "images_as", "pages", "rescale", "metadata"),
+    "nifti": ("classes", "affine"),
+    "npy_folder": ("classes",),
 }
+_ARRAY_KINDS = ("tiff", "dicom", "nifti", "npy_folder")
+_IMAGE_KINDS = (*FOLDER_KINDS, "coco", "image_csv", "boxes_csv")
 _TEXT_KINDS = ("csv", "jsonl", "text")
 
 
@@ -352,22 +399,27 @@ def takes_label_map(found: DetectedSource) -> bool:
 
 def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRIDES) -> Source:
     """The source. An option that it does not have is refused, not ignored."""
+    if found.kind in _IMAGE_KINDS and overrides.images_as is not None:
+        inner = build_source(found, replace(overrides, images_as=None))
+        return convert_images(inner, overrides.images_as)
     accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())
     for name in [field.name for field in fields(SourceOverrides)]:
         value = getattr(overrides, name)
         if value is not None and name not in accepted:
             raise _unused_override_error(found, name, value)
     classes = overrides.classes
-    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv"):
+    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv", *_ARRAY_KINDS):
         raise _unused_override_error(found, "classes", classes)
     arguments = {name: getattr(overrides, name) for name in accepted}
-    if found.kind in _TEXT_KINDS:
+    if found.kind in _ARRAY_KINDS and found.labelled is not None:
+        arguments["labelled"] = found.labelled
+    if found.kind in (*_TEXT_KINDS, *_ARRAY_KINDS):
         arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":
         arguments |= {"masks": found.masks, "optional_masks": bool(overrides.optional_masks)}
         if found.folders:
             arguments["masks"] = {str(one.split): one.masks for one in found.folders}
-    elif "classes" in arguments:
+    elif "classes" in arguments and found.kind not in _ARRAY_KINDS:
         # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
     if found.kind == "image_csv":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat as modes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,15 +44,21 @@ def find_images(root: str) -> ImageTree:
     Hidden files and those of operating systems are skipped. Links are followed, except back into a folder that
     contains them. A broken link is listed with no bytes, so that its row can report it.
     """
-    walk = _FolderWalk(root)
+    return find_files(root, is_image_name)
+
+
+def find_files(root: str, is_wanted: Callable[[str], bool]) -> ImageTree:
+    """The files below a folder that a function of their path wants, in the same way."""
+    walk = _FolderWalk(root, is_wanted)
     files = list(walk.files(root, "", ()))
     files.sort(key=lambda file: os.fsencode(file.path))
     return ImageTree(tuple(files), walk.ignored)
 
 
 class _FolderWalk:
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, is_wanted: Callable[[str], bool]) -> None:
         self.root = root
+        self.is_wanted = is_wanted
         self.ignored = 0
         self.path_counts: dict[tuple[int, int], int] = {}
 
@@ -72,7 +78,7 @@ class _FolderWalk:
         for entry in entries:
             if _is_folder(entry):
                 yield from self.files(entry.path, f"{below}{entry.name}/", (*inside, identity))
-            elif not is_image_name(entry.name):
+            elif not self.is_wanted(entry.path):
                 self.ignored += 1
             else:
                 file = _to_source_file(entry, below)
@@ -287,8 +293,8 @@ class ImageFolderSource(ListingSource):
                 values["split"] = place.split
             yield SourceRow(path, 0, values)
 
-    def _parse(self, path: str, has_splits: bool) -> _LabelAndSplit:
-        place = _parse_label_and_split(path, has_splits)
+    def _parse(self, path: str, has_splits: bool) -> LabelAndSplit:
+        place = parse_label_and_split(path, has_splits)
         return place if self.labelled else place._replace(label=None)
 
     def _list(self) -> SourceListing:
@@ -313,17 +319,20 @@ class ImageFolderSource(ListingSource):
         return SourceListing(facts, [(file.path, file.size_bytes) for file in files], has_splits)
 
 
-class _LabelAndSplit(NamedTuple):
+class LabelAndSplit(NamedTuple):
+    """What the folders of a file say."""
+
     label: str | None
     split: str | None
 
 
-def _parse_label_and_split(path: str, has_splits: bool) -> _LabelAndSplit:
+def parse_label_and_split(path: str, has_splits: bool) -> LabelAndSplit:
+    """The class folder and the split folder of a file, by its path below the root."""
     folders = path.split("/", 2)[:-1] if has_splits else path.split("/", 1)[:-1]
     if not has_splits:
-        return _LabelAndSplit(folders[0] if folders else None, None)
+        return LabelAndSplit(folders[0] if folders else None, None)
     split = split_of_folder(folders[0]) if folders else None
-    return _LabelAndSplit(folders[1] if len(folders) > 1 else None, split)
+    return LabelAndSplit(folders[1] if len(folders) > 1 else None, split)
 
 
 def no_images_error(root: str, ignored: int, *, name: str = "images") -> RekordError:

@@ -4,11 +4,12 @@ from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain, chain
 from rekord.transforms.images import crop, decode, encode, grayscale, normalize, resize
 from rekord.transforms.numeric import bucketize, cast, one_hot, standardize
+from rekord.transforms.orient import orient, strip_metadata
 from rekord.transforms.text import hash_into, hash_words, tfidf, tokenize
 from rekord.transforms.vocabularies import vocabulary
 
 __all__ = [
     "Bound", "Chain", "FitState", "Learning", "Transform", "bucketize", "cast", "chain", "crop",
-    "decode", "encode", "grayscale", "hash_into", "hash_words", "normalize", "one_hot", "resize",
-    "standardize", "tfidf", "tokenize", "vocabulary",
+    "decode", "encode", "grayscale", "hash_into", "hash_words", "normalize", "one_hot", "orient",
+    "resize", "standardize", "strip_metadata", "tfidf", "tokenize", "vocabulary",
 ]  # fmt: skip

@@ -25,12 +25,13 @@ from rekord.transforms.images import (
     bind_image_transforms,
 )
 from rekord.transforms.numeric import Bucketize, Cast, OneHot, Standardize
+from rekord.transforms.orient import Orient, StripMetadata
 from rekord.transforms.text import HashInto, HashWords, Tfidf, Tokenize
 from rekord.transforms.vocabularies import Lookup
 
 _RECORDED_CLASSES: tuple[type[RecordedTransform], ...] = (
-    Bucketize, Cast, Crop, Decode, Encode, Grayscale, HashInto, HashWords, Lookup, Normalize, OneHot, Resize,
-    Standardize, Tfidf, Tokenize,
+    Bucketize, Cast, Crop, Decode, Encode, Grayscale, HashInto, HashWords, Lookup, Normalize, OneHot, Orient,
+    Resize, Standardize, StripMetadata, Tfidf, Tokenize,
 )  # fmt: skip
 _CLASS_BY_NAME = {kind.name: kind for kind in _RECORDED_CLASSES}
 
@@ -92,6 +93,7 @@ class Chain:
                 schema = bound.schema
                 continue
             for step in steps:
+                sizes = {} if isinstance(step, Orient) else sizes  # turning swaps height and width
                 bounds.append(_bind_step(step, schema))
                 schema = bounds[-1].schema
         if len(bounds) == 1:

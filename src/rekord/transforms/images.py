@@ -136,6 +136,23 @@ class _ImageRowFunction:
         return row
 
 
+def select_images(transform: str, columns: Sequence[str] | None, before: Schema) -> list[str]:
+    """The images, also of steps, that a transform of single images applies to."""
+    images = of_type(before.features, Image)
+    for name in columns or ():
+        if name not in images:
+            raise _no_image_error(transform, before, name, images)
+    if not images:
+        raise schema_error(
+            "S138",
+            f"schema has no image for `{transform}`",
+            expected="an Image column",
+            found=", ".join(before.features)[:60] or "no columns",
+            do="declare the column as rk.Image()",
+        )
+    return list(images) if columns is None else list(columns)
+
+
 def _select_images(
     transform: ImageTransform, before: Schema, images: Mapping[str, Image], known: Mapping[str, ImageState]
 ) -> list[str]:
@@ -216,13 +233,13 @@ def _build_pipeline(
         )
     columns = schema.context
     masks = {one: f for one, f in of_type(columns, Mask).items() if f.of in (None, name)}
-    formats = [_find_descriptive_columns(columns, _key_stem(one, mask)).get("format") for one, mask in masks.items()]
+    formats = [find_descriptive_columns(columns, key_stem(one, mask)).get("format") for one, mask in masks.items()]
     boxes = list(of_type(columns, Boxes)) if has_boxes else []
     layers = ImageColumns(
         image=name,
         masks=masks,
         boxes=tuple(boxes),
-        metadata_columns=_find_descriptive_columns(columns, _key_stem(name, image)),
+        metadata_columns=find_descriptive_columns(columns, key_stem(name, image)),
         mask_formats=tuple([one for one in formats if one is not None]),
         **_find_per_box_columns(schema, boxes, known),
     )
@@ -236,7 +253,7 @@ def _find_box_owner(schema: Schema, images: Mapping[str, Image], known: Mapping[
         return next(iter(images), None)
     name, feature = boxes[0]
     key = feature.record_keys(name)[0]
-    owners = [one for one, image in images.items() if key.startswith(f"{_key_stem(one, image)}/")]
+    owners = [one for one, image in images.items() if key.startswith(f"{key_stem(one, image)}/")]
     if len(owners) == 1:
         return owners[0]
     moved = [one for one, each in known.items() if each.moves]
@@ -247,17 +264,18 @@ def _find_box_owner(schema: Schema, images: Mapping[str, Image], known: Mapping[
             column=name,
             expected="a record key that starts like the key of one image",
             found=f"`{key}`"[:60],
-            do=f'rk.Boxes(key="{_key_stem(moved[0], images[moved[0]])}/object/bbox") if they belong to `{moved[0]}`',
+            do=f'rk.Boxes(key="{key_stem(moved[0], images[moved[0]])}/object/bbox") if they belong to `{moved[0]}`',
         )
     return None
 
 
-def _key_stem(name: str, feature: Feature) -> str:
+def key_stem(name: str, feature: Feature) -> str:
     """The prefix of the keys that belong to an image: `image` for `image/encoded`."""
     return (feature.key or name).removesuffix("/encoded")
 
 
-def _find_descriptive_columns(columns: Mapping[str, Feature], stem: str) -> dict[str, str]:
+def find_descriptive_columns(columns: Mapping[str, Feature], stem: str) -> dict[str, str]:
+    """The columns that describe the image with this prefix of its keys."""
     by_key = {feature.key or name: name for name, feature in columns.items()}
     found = {}
     for what, (key, types) in _DESCRIPTIVE_COLUMNS.items():
@@ -357,7 +375,7 @@ def _output_key(name: str, feature: Feature) -> str | None:
     """A key whose name does not imply an encoded image."""
     if feature.key is None or not feature.key.endswith("/encoded"):
         return feature.key
-    return f"{_key_stem(name, feature)}/pixels"
+    return f"{key_stem(name, feature)}/pixels"
 
 
 ENCODE_FORMATS = ("jpeg", "png", "webp")

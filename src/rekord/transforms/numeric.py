@@ -16,7 +16,7 @@ import numpy as np
 
 from rekord.arguments import check_keywords, flag, integer, invalid, one_of
 from rekord.codec.columns import Array
-from rekord.codec.numbers import store_tensor
+from rekord.codec.numbers import conform_tensor
 from rekord.codec.values import describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -488,9 +488,7 @@ class _CastFunction:
         if value is None:
             return None
         with column_errors(self.column):
-            data = store_tensor(value, self.feature)
-        shape = [-1 if size is None else size for size in self.feature.shape]
-        return np.frombuffer(data, self.feature.dtype).reshape(shape)
+            return conform_tensor(value, self.feature)
 
     def _text(self, number: Any) -> str:
         names = self.feature.class_names

@@ -270,6 +270,7 @@ def prepare_conversion(
     # What is declared was not guessed.
     settled = {one for one in (options.label, *(options.columns or ())) if one in chosen.schema}
     settled = {one for one in settled if chosen.schema[str(one)].is_label} | ({"mask"} if masks.colours else set())
+    settled |= {"image"} if getattr(read, "images_as", None) is not None else set()
     if options.format == "tfds":
         check_tfds_output(place, chosen.schema, rule.names, compression)
     return Conversion(

@@ -25,7 +25,6 @@ INF = float("inf")
         (lambda: Int64(shape=(2**40, 2**40), key="x"), "S101"),
         (lambda: Int64(shape=(None, 0), key="x"), "S101"),
         (lambda: Float32(shape=(None, None), key="x"), "S102"),
-        (lambda: Tensor("int8", (None, None), key="x"), "S102"),
         (lambda: Label(3, shape=(None, None), key="x"), "S102"),
         (lambda: Int64((None,), partitions=("a",), key="x"), "S103"),
         (lambda: Int64((None, None), partitions=("a", "b"), key="x"), "S103"),

@@ -18,6 +18,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 from rekord import _core
 from rekord._core import Colour, ImageFault, ImageFormat
 from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, Strings, Validity
+from rekord.codec.images.heif import detect_heif_format, open_heif
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
     InvalidImage,
@@ -30,6 +31,8 @@ from rekord.codec.images.inspect import (
 )
 from rekord.codec.images.jpeg import Box, Size, decode_jpeg, least_size
 from rekord.codec.images.store import MaskIds
+from rekord.codec.images.wide import WIDE_STEP, decode_wide_png, is_wide, is_wide_png, resize_wide
+from rekord.errors import RekordError
 from rekord.schema import Feature, Image, Mask
 
 Result = TypeVar("Result")
@@ -64,9 +67,13 @@ def decode_image(data: bytes, channels: int, resize: Size | None, out: Array | N
     dct_method="INTEGER_ACCURATE" (its default method is off by a few of 255). Grey computed from colours may be off
     by 1. The alpha of a PNG without any is 255, that of a BMP is ignored. Only the first of several frames is read.
     """
-    facts = inspect_header(data)
-    decoded = decode_jpeg(data, facts, channels, resize)
-    pixels, box = decoded or with_open_image(data, lambda image: _to_pixels(image, channels, resize), facts)
+    heif = detect_heif_format(data)
+    if heif is not None:
+        pixels, box = with_open_heif(data, heif, lambda image: _to_pixels(image, channels, resize))
+    else:
+        facts = inspect_header(data)
+        decoded = decode_jpeg(data, facts, channels, resize)
+        pixels, box = decoded or with_open_image(data, lambda image: _to_pixels(image, channels, resize), facts)
     if resize is None and out is None:
         return pixels
     if out is None:
@@ -83,13 +90,29 @@ def resize_pixels(pixels: Array, box: Box | None, out: Array) -> None:
     _core.resample(pixels, box or (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0])), out)
 
 
+def decode_wide_image(data: bytes, channels: int, resize: Size | None, out: Array | None = None) -> Array:
+    """The pixels of any image as uint16, as TensorFlow's decode_png with dtype=uint16; raises InvalidImage.
+
+    Samples of 8 bits are scaled to the range of 16.
+    """
+    facts = None if detect_heif_format(data) is not None else inspect_header(data)
+    if facts is not None and is_wide(facts):
+        try:
+            pixels = decode_wide_png(data, facts, channels)
+        except InvalidImage as failure:
+            raise _to_undecodable(failure) from failure.__cause__
+    else:
+        pixels = decode_image(data, channels, None).astype(np.uint16) * np.uint16(WIDE_STEP)
+    return _copy_to(out, pixels if resize is None else resize_wide(pixels, resize))
+
+
 def inspect_header(data: bytes) -> _core.ImageFacts:
     """The facts of an image that may be decoded; raises InvalidImage."""
     facts = _core.inspect_image(data, False)
     if facts.fault != ImageFault.NONE or facts.format not in _READERS:
         raise _explain_failure(facts, data, "image", None)
     if pixel_limit_ratio(facts) > 1:
-        raise too_many_pixels_error(facts)
+        raise too_many_pixels_error(facts.width, facts.height)
     return facts
 
 
@@ -108,6 +131,22 @@ def with_open_image(data: bytes, use: Callable[[Any], Result], facts: _core.Imag
     raise _undecodable_error("an image as large as its header says", met)
 
 
+def with_open_heif(data: bytes, format: str, use: Callable[[Any], Result]) -> Result:
+    """The result of `use` on an AVIF or HEIC opened by Pillow; raises InvalidImage."""
+    try:
+        with open_heif(data, format) as image:
+            most = Pillow.MAX_IMAGE_PIXELS
+            if most is not None and image.width * image.height > most:
+                raise too_many_pixels_error(image.width, image.height)
+            return use(image)
+    except (MemoryError, InvalidImage, RekordError):
+        raise
+    except Exception as failure:
+        raise _undecodable_error(
+            f"a {format_display_name(format)} that can be decoded", str(failure)[:60]
+        ) from failure
+
+
 def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
     """The class ids of a mask of shape (height, width), as uint8, or uint16 if needed; raises InvalidImage.
 
@@ -120,7 +159,7 @@ def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
         kind = format_display_name(FORMAT_NAMES[facts.format])
         raise _no_class_ids_error(f"a {kind} of colours" if facts.format == ImageFormat.PNG else f"a {kind}")
     if pixel_limit_ratio(facts) > 1:
-        raise too_many_pixels_error(facts)
+        raise too_many_pixels_error(facts.width, facts.height)
     form = _core.PixelForm(facts.width, facts.height, facts.bits, 1, facts.interlaced)
     try:
         stored = read_samples(inflate_png(data, _core.png_chunks(data), form, None), form, None)
@@ -213,9 +252,11 @@ _Decoder: TypeAlias = Callable[[bytes, "Array | None"], Array]
 class ImageColumnDecoder:
     """Decodes these columns of a batch and leaves the others unchanged, for `decode=True`.
 
-    Images are uint8 of shape (height, width, channels), with the channels that the schema declares, or 3; masks are
-    class ids of shape (height, width). If all have the same size, the column is one array, or an `rk.Optional` for
-    an optional column; if sizes differ, it is an object array with one array per row and None for missing ones.
+    Images have the shape (height, width, channels), with the channels that the schema declares, or 3. They are uint8,
+    or uint16 if the schema declares 16 bits; if it declares neither, those of a batch with a 16-bit image are uint16.
+    Masks are class ids of shape (height, width). If all have the same size, the column is one array, or an
+    `rk.Optional` for an optional column; if sizes differ, it is an object array with one array per row and None for
+    missing ones.
     Images of steps are the values of an `rk.Ragged` in the same way, with zeros for missing ones.
 
     `resize` (height, width) is bilinear with antialiasing for images, nearest for masks.
@@ -225,6 +266,7 @@ class ImageColumnDecoder:
 
     features: Mapping[str, Feature]
     resize: Size | None = None
+    one_dtype: bool = False  # for frameworks that fix it before the first batch: 16 bits must be declared
 
     def __call__(self, batch: dict[str, Column]) -> dict[str, Column]:
         out = dict(batch)
@@ -242,7 +284,7 @@ class ImageColumnDecoder:
 
     def _stack_images(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
         """All images as one array, or as an object array if their sizes differ."""
-        decode, shape, dtype = _build_decoder(feature, self.resize)
+        decode, shape, dtype = _build_decoder(feature, self.resize, self._is_wide(name, feature, column, offsets))
         if self.resize is not None:
             out = np.zeros((len(column), *shape), dtype)
             for _ in self._decode_each(name, column, offsets, decode, out):
@@ -262,6 +304,18 @@ class ImageColumnDecoder:
                 found[at] = None  # one copy of a large image is enough
         return dense
 
+    def _is_wide(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> bool:
+        """Whether pixels are decoded to uint16."""
+        if not isinstance(feature, Image):
+            return False
+        if feature.bits is not None or feature.format not in (None, "png"):
+            return feature.bits == 16
+        found = ((at, data) for at in range(len(column)) if (data := column[at]) is not None and is_wide_png(data))
+        first = next(found, None)
+        if first is not None and self.one_dtype:
+            raise _locate(_undeclared_bits_error(), name, first[0], offsets)
+        return first is not None
+
     def _decode_each(
         self, name: str, column: Strings, offsets: Offsets | None, decode: _Decoder, out: Array | None
     ) -> Iterator[tuple[int, Array]]:
@@ -272,14 +326,31 @@ class ImageColumnDecoder:
             try:
                 pixels = decode(data, None if out is None else out[at])
             except InvalidImage as refused:
-                if offsets is None:
-                    raise refused.to_error(name, row=at) from refused.__cause__
-                row = int(np.searchsorted(offsets, at, side="right")) - 1
-                raise refused.to_error(name, row=row, step=at - int(offsets[row])) from refused.__cause__
+                raise _locate(refused, name, at, offsets) from refused.__cause__
             yield at, pixels
 
 
-def _build_decoder(feature: Feature, resize: Size | None) -> tuple[_Decoder, tuple[int, ...], type[np.generic]]:
+def _locate(refused: InvalidImage, name: str, at: int, offsets: Offsets | None) -> RekordError:
+    """The error for an image, with its row in the batch and its step."""
+    if offsets is None:
+        return refused.to_error(name, row=at)
+    row = int(np.searchsorted(offsets, at, side="right")) - 1
+    return refused.to_error(name, row=row, step=at - int(offsets[row]))
+
+
+def _undeclared_bits_error() -> InvalidImage:
+    return InvalidImage(
+        "D412",
+        "has 16 bits per sample, which the schema does not declare",
+        expected="8 bits per sample, as the type of a tensor is fixed before the first batch",
+        found="a PNG of 16 bits",
+        do="declare rk.Image(bits=16), or rk.Image(bits=8) for the upper 8 bits",
+    )
+
+
+def _build_decoder(
+    feature: Feature, resize: Size | None, wide: bool
+) -> tuple[_Decoder, tuple[int, ...], type[np.generic]]:
     """How one image of a column is decoded, its shape (0 if images have different sizes), and its dtype."""
     size = (0, 0) if resize is None else resize
     if isinstance(feature, Mask):
@@ -288,7 +359,8 @@ def _build_decoder(feature: Feature, resize: Size | None) -> tuple[_Decoder, tup
         return lambda data, out: _copy_to(out, decode_mask(data, ids, resize)), size, dtype
     assert isinstance(feature, Image)
     channels = feature.channels or _DEFAULT_CHANNELS
-    return lambda data, out: decode_image(data, channels, resize, out), (*size, channels), np.uint8
+    decode, pixel_type = (decode_wide_image, np.uint16) if wide else (decode_image, np.uint8)
+    return lambda data, out: decode(data, channels, resize, out), (*size, channels), pixel_type
 
 
 def _copy_to(out: Array | None, pixels: Array) -> Array:
@@ -302,14 +374,16 @@ def _all_valid(column: Strings) -> Validity:
 
 
 def pad_images(images: Array, pad: Any) -> Array:
-    """Images of different sizes as one array, each padded with `pad` at its right and its lower edge.
+    """Images or tensors of different sizes as one array, each padded with `pad` at the end of its dimensions.
 
     A missing one is all padding.
     """
     there = [one for one in images if one is not None]
-    height, width = (max(one.shape[axis] for one in there) for axis in (0, 1))
-    out = np.full((len(images), height, width, *there[0].shape[2:]), pad, there[0].dtype)
+    if not there:
+        return np.zeros((len(images),), np.uint8)
+    sizes = np.max([one.shape for one in there], axis=0).tolist()
+    out = np.full((len(images), *sizes), pad, there[0].dtype)
     for row, one in zip(out, images, strict=True):
         if one is not None:
-            row[: one.shape[0], : one.shape[1]] = one
+            row[tuple([slice(size) for size in one.shape])] = one
     return out

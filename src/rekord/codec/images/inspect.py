@@ -29,6 +29,7 @@ PngChunks: TypeAlias = "list[tuple[bytes, int, int]]"
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_GREY = 0  # the colour type in a header
+_PNG_COLOUR_TYPES = (_PNG_GREY, 4, 2, 6)  # by the number of channels: grey, with alpha, RGB, RGBA
 # Chunks that would be wrong, or make decoders warn, without a palette.
 _PALETTE_CHUNKS = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT", b"iCCP"])
 
@@ -106,12 +107,17 @@ def palette_to_grey(data: bytes, chunks: PngChunks) -> bytes:
 
 def encode_grey_png(pixels: Array) -> bytes:
     """A single-channel PNG of a 2-D array of uint8 or uint16."""
-    height, width = pixels.shape
+    return encode_png(pixels[:, :, np.newaxis])
+
+
+def encode_png(pixels: Array) -> bytes:
+    """A PNG of an array of uint8 or uint16, of shape (height, width, 1 to 4)."""
+    height, width, channels = pixels.shape
     sample_bytes = pixels.dtype.itemsize
-    rows = np.zeros((height, 1 + width * sample_bytes), np.uint8)  # a filter of 0 before each
+    rows = np.zeros((height, 1 + width * channels * sample_bytes), np.uint8)  # a filter of 0 before each
     big = np.ascontiguousarray(pixels, ">u2" if sample_bytes == 2 else np.uint8)
     rows[:, 1:] = big.view(np.uint8).reshape(height, -1)
-    header = struct.pack(">IIBBBBB", width, height, 8 * sample_bytes, _PNG_GREY, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8 * sample_bytes, _PNG_COLOUR_TYPES[channels - 1], 0, 0, 0)
     image_data = zlib.compress(rows.data, 6)
     return b"".join(
         [
@@ -158,6 +164,7 @@ _ORIENTATIONS = {
     8: "turned by 270°",
 }
 _MAX_FILE_BYTES = (1 << 31) - 1  # of a record
+CONVERT_HINT = 'rk.sources.convert_images(source, "png")      (--images-as png)'
 COPY_AGAIN_HINT = "copy or download the file again"
 _TAIL_BYTES = 512
 
@@ -219,6 +226,12 @@ def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:
     """The same without a column name; raises InvalidValue."""
     data, path = read_image_bytes(value, "Image")
     facts = _core.inspect_image(data, verify == "full")
+    if facts.fault == ImageFault.NOT_AN_IMAGE:
+        from rekord.codec.images.heif import detect_heif_format
+
+        heif = detect_heif_format(data)
+        if heif is not None:
+            return _inspect_heif(data, heif, path)
     if facts.fault != ImageFault.NONE or facts.format == _core.ImageFormat.TIFF:
         raise invalid_image_error(facts, data, path, "image")
     return EncodedImage(
@@ -233,6 +246,27 @@ def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:
     )
 
 
+def _inspect_heif(data: bytes, format: str, path: str | None) -> EncodedImage:
+    """An AVIF or HEIC, as its library reads its header."""
+    from rekord.codec.images.heif import open_heif
+
+    try:
+        image = open_heif(data, format)
+    except InvalidValue as unfit:
+        unfit.path = path
+        raise
+    kept = data if isinstance(data, VerifiedBytes) else VerifiedBytes(data)
+    whose = "the image" if path is None else os.path.basename(path)
+    remark = "H842", undecodable_remark(whose, format)
+    bands, bits = len(image.getbands()), 8
+    return EncodedImage(kept, format, image.width, image.height, bands, bits, (remark,), path=path)
+
+
+def undecodable_remark(whose: str, format: str) -> str:
+    """The remark about an image whose format TensorFlow does not know."""
+    return f"{whose} is {format_display_name(format)}, which TensorFlow does not decode"
+
+
 def pixel_limit_ratio(facts: _core.ImageFacts) -> float:
     """The pixels that an image or mask declares, as a multiple of the limit for decoding.
 
@@ -244,7 +278,7 @@ def pixel_limit_ratio(facts: _core.ImageFacts) -> float:
     return 0.0 if most is None else facts.width * facts.height / max(most, 1)
 
 
-def too_many_pixels_error(facts: _core.ImageFacts) -> InvalidImage:
+def too_many_pixels_error(width: int, height: int) -> InvalidImage:
     """The error for an image or mask with too many pixels."""
     from PIL import Image
 
@@ -252,7 +286,7 @@ def too_many_pixels_error(facts: _core.ImageFacts) -> InvalidImage:
         "D410",
         "has too many pixels to decode",
         expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
-        found=f"{facts.width:,} × {facts.height:,}",
+        found=f"{width:,} × {height:,}",
         do="raise the limit, PIL.Image.MAX_IMAGE_PIXELS, or split the image into tiles",
     )
 
@@ -387,7 +421,7 @@ def unsupported_image_error(data: bytes, kind: str, path: str | None) -> Invalid
         f"is {kind}, which TensorFlow does not decode" if kind else "is not an image",
         expected="an image: JPEG, PNG, GIF, BMP or WebP",
         found=kind or f"{len(data):,} bytes starting with {data[:8].hex(' ')}",
-        do="convert it to PNG" if kind else "check the file that it came from",
+        do=CONVERT_HINT if kind else "check the file that it came from",
         path=path,
     )
 

@@ -16,6 +16,7 @@ import numpy as np
 from rekord import _core
 from rekord._core import Colour, ImageFault, ImageFormat, PixelFault
 from rekord.codec.columns import Array
+from rekord.codec.images.heif import detect_heif_format
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
     EncodedImage,
@@ -26,6 +27,7 @@ from rekord.codec.images.inspect import (
     Verify,
     collect_remarks,
     encode_grey_png,
+    encode_png,
     format_display_name,
     inflate_png,
     inspect_image_value,
@@ -439,7 +441,7 @@ def store_image(value: Any, feature: Image) -> bytes:
 
 def detect_image_format(data: bytes) -> str | None:
     """The format of an encoded image by its first bytes."""
-    return FORMAT_NAMES.get(_core.inspect_image(data[:64], False).format)
+    return FORMAT_NAMES.get(_core.inspect_image(data[:64], False).format) or detect_heif_format(data)
 
 
 def store_mask(value: Any, feature: Mask) -> bytes:
@@ -453,12 +455,12 @@ def _encode_array(array: Array, feature: Image) -> bytes:
     name = feature.format or "png"
     grey = array.ndim == 2
     channels = 1 if grey else array.shape[2] if array.ndim == 3 else 0
-    wide = array.dtype == np.uint16 and channels == 1 and name == "png"
+    wide = array.dtype == np.uint16 and name == "png"
     if channels not in _PILLOW_MODES or 0 in array.shape or not (array.dtype == np.uint8 or wide):
         raise InvalidValue(
             "E321",
             "is not an array of pixels",
-            expected="uint8 of shape (height, width) or (height, width, 1 to 4); uint16 for a grey PNG",
+            expected="uint8 of shape (height, width) or (height, width, 1 to 4); uint16 for a PNG",
             found=describe_shape(array),
             do="scale and convert it: (value * 255).round().astype(np.uint8) for floats from 0 to 1"
             if array.dtype.kind == "f"
@@ -480,20 +482,23 @@ def _encode_array(array: Array, feature: Image) -> bytes:
             found=describe_shape(array),
             do='Image(format="jpeg", quality=95), or the lossless format="png"',
         )
-    limits = {"jpeg": (1, 3), "gif": (1,), "bmp": (1, 3), "webp": (3, 4)}
+    limits: dict[str, tuple[int, ...]] = {"jpeg": (1, 3), "gif": (1,), "bmp": (1, 3), "webp": (3, 4)}
+    limits |= {"avif": (), "heic": ()}
     if name in limits and channels not in limits[name]:
         raise InvalidValue(
             "E321",
             f"cannot be written as {name.upper()}",
-            expected=f"{' or '.join(map(str, limits[name]))} channels for {name.upper()}",
+            expected=f"{' or '.join(map(str, limits[name])) or 'no'} channels for {name.upper()}",
             found=describe_shape(array),
             do='format="png", which supports 1 to 4 channels',
         )
+    if wide:
+        return encode_png(array.reshape(*array.shape[:2], channels))
     options: dict[str, Any] = {}
     if name in ("jpeg", "webp"):
         options = {"quality": feature.quality} if feature.quality is not None else {"lossless": True}
     pixels = array.reshape(array.shape[:2]) if channels == 1 else array
-    return _save_pixels(pixels, "I;16" if wide else _PILLOW_MODES[channels], name, options)
+    return _save_pixels(pixels, _PILLOW_MODES[channels], name, options)
 
 
 def _save_pixels(pixels: Array, mode: str, name: str, options: dict[str, Any]) -> bytes:
@@ -508,7 +513,7 @@ def _save_pixels(pixels: Array, mode: str, name: str, options: dict[str, Any]) -
             do="pip install pillow",
         ) from None
     height, width = pixels.shape[:2]
-    data = np.ascontiguousarray(pixels, "<u2" if mode == "I;16" else np.uint8).tobytes()
+    data = np.ascontiguousarray(pixels, np.uint8).tobytes()
     image = pillow.frombytes(mode, (width, height), data)
     file = io.BytesIO()
     image.save(file, name, **options)

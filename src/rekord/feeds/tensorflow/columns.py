@@ -180,30 +180,36 @@ class SparseForm:
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """Images of different sizes, ragged in height and width; `after` are the channels, if any."""
+    """Images or tensors of different sizes, ragged in their first `levels` dimensions; `after` are the others."""
 
     dtype: np.dtype[Any]
     after: tuple[int, ...]
+    levels: int = 2
 
     def parts(self) -> tuple[TensorPart, ...]:
-        return TensorPart(INT64_DTYPE, 1, 1), TensorPart(INT64_DTYPE), TensorPart(self.dtype)
+        inner = [TensorPart(INT64_DTYPE) for _ in range(self.levels - 1)]
+        return TensorPart(INT64_DTYPE, 1, 1), *inner, TensorPart(self.dtype)
 
     def put(self, column: Any) -> list[Any]:
         images = column.values if isinstance(column, Optional) else column
-        empty = np.zeros((0, 0, *self.after), self.dtype)
+        empty = np.zeros((*[0] * self.levels, *self.after), self.dtype)
         present = [empty if one is None else one for one in images]
         if isinstance(column, Optional):
             present = [one if valid else empty for one, valid in zip(present, column.valid, strict=True)]
-        heights = np.array([one.shape[0] for one in present], np.int64)
-        widths = np.array([one.shape[1] for one in present], np.int64)
-        flat = np.concatenate([empty.reshape(-1), *[one.reshape(-1) for one in present]])
-        return [compute_row_splits(heights), compute_row_splits(np.repeat(widths, heights)), flat]
+        counts = np.ones(len(present), np.int64)  # of the parts of each row, level by level
+        splits = []
+        for level in range(self.levels):
+            sizes = np.array([one.shape[level] for one in present], np.int64)
+            splits.append(compute_row_splits(np.repeat(sizes, counts)))
+            counts = counts * sizes
+        return [*splits, np.concatenate([empty.reshape(-1), *[one.reshape(-1) for one in present]])]
 
     def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
-        heights, widths = _set_row_count(tf, next(parts), rows, more=1), next(parts)
-        pixels = tf.reshape(next(parts), [-1, *self.after])
-        lines = tf.RaggedTensor.from_row_splits(pixels, widths, validate=False)
-        return tf.RaggedTensor.from_row_splits(lines, heights, validate=False)
+        splits = [_set_row_count(tf, next(parts), rows, more=1), *[next(parts) for _ in range(self.levels - 1)]]
+        out = tf.reshape(next(parts), [-1, *self.after])
+        for level in reversed(splits):
+            out = tf.RaggedTensor.from_row_splits(out, level, validate=False)
+        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +273,7 @@ def pad_form(form: TensorForm) -> TensorForm:
     if isinstance(form, InnerRaggedForm):
         return DenseForm(form.dtype, form.shape)
     if isinstance(form, ImageForm):
-        return DenseForm(form.dtype, (None, None, *form.after))
+        return DenseForm(form.dtype, (*[None] * form.levels, *form.after))
     if isinstance(form, SparseForm) and form.steps:
         return DenseForm(form.dtype, (None, form.size))
     if not isinstance(form, RaggedForm):

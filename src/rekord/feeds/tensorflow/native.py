@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+
+import numpy as np
 
 from rekord.arguments import one_of
 from rekord.codec.images.decode import ImageColumnDecoder
@@ -28,6 +31,7 @@ from rekord.feeds.tensorflow.eager import EagerEpoch, make_dataset_class
 from rekord.feeds.tensorflow.epochs import EpochTracker
 from rekord.feeds.tensorflow.groups import GroupReader
 from rekord.feeds.tensorflow.packing import BatchPacking, PackedBatches
+from rekord.schema import Feature, Tensor
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -57,6 +61,7 @@ def build_native_dataset(
     iterations have that length: Keras remembers the first, and would truncate later epochs to it. So a state in the
     middle of an epoch is then valid only for the rest of that epoch.
     """
+    request = fix_image_dtypes(request)
     epochs = EpochTracker(request, state, one_length=one_length)
     is_mapped = has_map(request)
     forms = determine_forms(request) if forms is None else forms
@@ -149,6 +154,13 @@ def has_map(request: BatchRequest) -> bool:
     return isinstance(request.finish, Postprocessor) and request.finish.map is not None
 
 
+def fix_image_dtypes(request: BatchRequest) -> BatchRequest:
+    """The request with images decoded to the dtype that the schema declares, whatever the images are."""
+    if not isinstance(request.images, ImageColumnDecoder):
+        return request
+    return replace(request, images=replace(request.images, one_dtype=True))
+
+
 def determine_forms(request: BatchRequest) -> dict[str, TensorForm]:
     """The forms of all columns: by the schema, or by a trial of the function that makes them."""
     return infer_mapped_forms(request) if has_map(request) else plan_forms(request)
@@ -158,7 +170,11 @@ def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
     """The forms of all columns, by the schema and the options for missing values, ragged rows and images."""
     plan = request.plan()
     columns = make_empty_batch(plan).items()
-    forms = {name: infer_form(column, optional=plan.schema[name].optional) for name, column in columns}
+    forms = {
+        name: _shaped_tensor_form(plan.schema[name], name in plan.schema.steps)
+        or infer_form(column, optional=plan.schema[name].optional)
+        for name, column in columns
+    }
     if isinstance(request.images, ImageColumnDecoder):
         decoded = request.images(make_empty_batch(plan))
         for name in request.images.features:
@@ -171,6 +187,17 @@ def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
                 form = inner
             forms[name] = form if request.finish.pad is None else pad_form(form)
     return forms
+
+
+def _shaped_tensor_form(feature: Feature, in_steps: bool) -> TensorForm | None:
+    """The form of a tensor that is stored with its shape; None for other features."""
+    if not isinstance(feature, Tensor) or not feature.stores_shape:
+        return None
+    levels = 1 + max(axis for axis, size in enumerate(feature.shape) if size is None)
+    after: tuple[int, ...] = feature.shape[levels:]  # type: ignore[assignment]
+    form: TensorForm = ImageForm(np.dtype(feature.dtype), after, levels)
+    form = RaggedForm(form) if in_steps else form
+    return MaskedForm(form) if feature.optional else form
 
 
 def _allow_any_image_size(form: TensorForm) -> TensorForm:

@@ -237,6 +237,14 @@ def build_ops_dataset(tf: Any, request: BatchRequest, *, shuffle: bool, seed: in
             'mode="native", or write the dataset with these transforms',
         )
     plan = request.plan()
+    for name in plan.columns:
+        feature = plan.schema[name]
+        if isinstance(feature, Tensor) and feature.stores_shape:
+            raise _ops_option_error(
+                'mode="ops" does not support tensors with several unknown sizes',
+                f"`{name}`: {feature!r}"[:60],
+                'mode="native"',
+            )
     parser = OpsParser.of(plan, finish)
     paths, rank, world = request.shards.paths, request.rank, request.world
     by_file = len(paths) % world == 0

@@ -322,6 +322,32 @@ def find_length_mismatches(column: ExpectedColumn, parts: list[Cells]) -> tuple[
     return wrong, describe
 
 
+def find_shape_mismatches(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, CellDescriber]:
+    """Which cells have bytes that do not match the shape stored with them."""
+    feature = column.feature
+    assert isinstance(feature, Tensor)
+    item_bytes = 2 if isinstance(feature.dtype, str) else feature.dtype.itemsize
+    blame: dict[int, tuple[str, str]] = {}
+    wrong = np.zeros(len(parts[0].column), np.bool_)
+    for cell in range(len(wrong)):
+        data, shape = (part.column.value(cell) for part in parts)
+        if data is None or shape is None:
+            continue
+        sizes = shape.tolist()
+        fits = len(sizes) == len(feature.shape) and all(
+            size >= 0 and declared in (None, size) for size, declared in zip(sizes, feature.shape, strict=True)
+        )
+        if fits and [len(one) for one in data] == [prod(sizes) * item_bytes]:
+            continue
+        wrong[cell] = True
+        stored = ", ".join([f"{len(one):,} bytes" for one in data[:2]]) or "no bytes"
+        blame[cell] = (
+            f"one string of {dtype_name(feature.dtype)}, of the shape {feature.shape}",
+            (f"{stored}, and the shape {_format_few(shape)}"),
+        )
+    return wrong, lambda cell: blame[cell]
+
+
 def find_partition_mismatches(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, CellDescriber]:
     """Which cells have row lengths that do not add up to the number of values."""
     inner = column.keys[0].count or 1

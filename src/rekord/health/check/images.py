@@ -11,7 +11,9 @@ import numpy as np
 
 from rekord import _core
 from rekord._core import Colour, ImageFault, ImageFormat
+from rekord.codec.images.heif import detect_heif_format
 from rekord.codec.images.inspect import (
+    CONVERT_HINT,
     FORMAT_NAMES,
     InvalidImage,
     collect_remarks,
@@ -19,7 +21,9 @@ from rekord.codec.images.inspect import (
     invalid_image_error,
     pixel_limit_ratio,
     too_many_pixels_error,
+    undecodable_remark,
 )
+from rekord.codec.images.metadata import read_metadata
 from rekord.codec.images.store import MaskIds, inspect_mask_value
 from rekord.codec.values import InvalidValue
 from rekord.health.check.rule import (
@@ -48,6 +52,7 @@ _CODES = {
     "E335": "H767",
     "E337": "H769",
 }
+_STRIP_HINT = "rekord rewrite IN OUT --strip-metadata      (or transforms=rk.transforms.strip_metadata())"
 _REWRITE_HINT = "write the record again from its source, or omit it"
 _COLOURS = {
     Colour.PALETTE: "palette",
@@ -236,6 +241,10 @@ class ImageRule(CheckRule):
         what = "mask" if key.is_mask else "image"
         if facts.fault == ImageFault.EMPTY and key.is_empty_allowed:
             return
+        heif = detect_heif_format(data) if facts.fault == ImageFault.NOT_AN_IMAGE and not key.is_mask else None
+        if heif is not None:
+            yield "H842", "note", {"message": undecodable_remark(whose, heif), "do": CONVERT_HINT}
+            return
         tiff = facts.format == ImageFormat.TIFF
         if facts.fault != ImageFault.NONE or (tiff and not key.is_mask):
             code, details = to_finding(invalid_image_error(facts, data, None, what), whose)
@@ -250,6 +259,18 @@ class ImageRule(CheckRule):
         yield from metadata.channels(row, facts, whose, key)
         for code, sentence in collect_remarks(facts, None, "image"):
             yield code, "note", {"message": sentence.replace("the image", whose, 1)}
+        yield from _find_private_metadata(data, whose)
+
+
+def _find_private_metadata(data: bytes, whose: str) -> Problems:
+    """Positions and maker notes in the metadata of an image."""
+    metadata = read_metadata(data)
+    if metadata.has_position:
+        what = "contains the position where it was taken (GPS)"
+        yield "H843", "warning", {"message": f"{whose} {what}", "do": _STRIP_HINT}
+    if metadata.has_maker_note:
+        what = "contains a maker note, in which cameras store serial numbers and more"
+        yield "H844", "note", {"message": f"{whose} {what}", "do": _STRIP_HINT}
 
 
 def _find_oversized(facts: _core.ImageFacts, whose: str, *, declared: bool) -> Problems:
@@ -259,7 +280,7 @@ def _find_oversized(facts: _core.ImageFacts, whose: str, *, declared: bool) -> P
     """
     times = pixel_limit_ratio(facts)
     if times > 1:
-        code, details = to_finding(too_many_pixels_error(facts), whose)
+        code, details = to_finding(too_many_pixels_error(facts.width, facts.height), whose)
         yield code, "error" if declared or times > _PILLOW_ERROR_FACTOR else "warning", details
 
 

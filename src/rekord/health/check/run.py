@@ -20,6 +20,7 @@ from rekord.health.check.manifest import (
     find_manifest_mismatches,
     find_tfds_mismatches,
 )
+from rekord.health.check.privacy import PatientRule
 from rekord.health.check.rule import CheckRule
 from rekord.health.check.schema import SchemaRule
 from rekord.health.check.shards import find_shard_problems
@@ -164,6 +165,8 @@ def _build_rules(place: DatasetFiles, schema: Schema | None, stack: ExitStack) -
         rules = build_majority_rules(learn_patterns(_iter_sample_batches(place.paths)))
     if declared is None or declared.kind != "bytes":
         rules.append(FloatIntegerRule(declared))
+    if declared is None or declared.kind != "bytes":
+        rules.append(PatientRule())
     same = DuplicateContentRule(
         place.split_of,
         declared,

@@ -477,11 +477,12 @@ class SchemaRule(CheckRule):
             if not len(parts[0].column):
                 return
         here = np.logical_and.reduce([part.column.mask for part in parts])
-        together = (
-            expected.find_partition_mismatches
-            if getattr(column.feature, "partitions", ())
-            else expected.find_length_mismatches
-        )
+        if column.feature.storage == "blob":
+            together = expected.find_shape_mismatches
+        elif getattr(column.feature, "partitions", ()):
+            together = expected.find_partition_mismatches
+        else:
+            together = expected.find_length_mismatches
         wrong, describe_parts = together(column, parts)
         found = parts[0].records(np.flatnonzero(wrong & here))
         yield from self._repeated.report(

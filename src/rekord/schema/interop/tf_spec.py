@@ -149,6 +149,8 @@ def _build_context_entries(column: str, feature: Feature, *, in_sequence: bool) 
         _reject_default(column, feature, ())
         return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
     key = feature.key or column
+    if feature.storage == "blob" and len(feature.record_keys(column)) > 1:
+        return _build_shaped_entries(column, feature)
     shape = feature.stored_shape
     if feature.optional and (shape == (None,) or None not in shape):
         return {key: VarLenSpec(dtype)}
@@ -163,6 +165,15 @@ def _build_context_entries(column: str, feature: Feature, *, in_sequence: bool) 
     return {key: FixedLenSpec(sizes, dtype, shaped(values, sizes))}
 
 
+def _build_shaped_entries(column: str, feature: Feature) -> Mapping[str, SpecFeature]:
+    """A tensor that is stored with its shape: a byte string, and as many sizes as it has dimensions."""
+    bytes_key, shape_key = feature.record_keys(column)
+    _reject_default(column, feature, ())
+    if feature.optional:
+        return {bytes_key: VarLenSpec("string"), shape_key: VarLenSpec("int64")}
+    return {bytes_key: FixedLenSpec((), "string"), shape_key: FixedLenSpec((len(feature.shape),), "int64")}
+
+
 def _build_step_entries(column: str, feature: Feature) -> Mapping[str, SpecFeature]:
     dtype = _DTYPE_OF_KIND[feature.kind]
     if feature.sparse_size is not None:
@@ -171,6 +182,8 @@ def _build_step_entries(column: str, feature: Feature) -> Mapping[str, SpecFeatu
         )
     if feature.storage == "parallel":
         return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
+    if feature.storage == "blob" and len(feature.record_keys(column)) > 1:
+        raise _inexpressible_error(column, f"shape {feature.shape}", "tensors with at most one None, in steps")
     key = feature.key or column
     shape = feature.stored_shape
     if None in shape:

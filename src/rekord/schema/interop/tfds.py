@@ -494,6 +494,8 @@ def _build_leaves(column: str, feature: Feature) -> dict[str, Any]:
         raise unsupported_column_error(column, reason.expected, reason.found) from None
     if feature.storage == "parallel":
         return {key: _build_tensor((None,), content["dtype"]) for key in keys}
+    if feature.storage == "blob" and len(keys) > 1:
+        raise unsupported_column_error(column, "a tensor with at most one None in its shape", f"{feature!r}"[:60])
     if len(keys) > 1:
         return _build_ragged(column, feature, keys)
     return {keys[0]: _build_leaf(feature, kind, content)}

@@ -47,6 +47,8 @@ def to_python_values(column: Column | Any, feature: Feature | None = None) -> li
     short: Callable[[Array], Array] = _to_doubles if exact else _to_short_doubles
     if _is_time(column):
         short = _iso_texts(None if feature is None else feature.time_zone)
+    if isinstance(column, np.ndarray) and column.dtype == object:  # arrays of different shapes
+        return [None if one is None else short(one).tolist() for one in column]
     if isinstance(column, np.ndarray):
         values: list[Any] = short(column).tolist()
         return values
@@ -140,11 +142,18 @@ def _find_first_non_finite(column: Any, rows: int) -> int | None:
         inner = _find_first_non_finite(column.values, len(column.values))
         row = None if inner is None else int(np.searchsorted(column.offsets, inner, side="right")) - 1
         return row if row is None or row < rows else None
+    if isinstance(column, np.ndarray) and column.dtype == object:
+        bad = (row for row, one in enumerate(column[:rows]) if one is not None and _has_non_finite(one))
+        return next(bad, None)
     if not isinstance(column, np.ndarray) or (column.dtype.kind != "f" and column.dtype.name != "bfloat16"):
         return None
     values = _to_doubles(column[:rows])
     good = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
     return None if good.all() else int(np.argmin(good))
+
+
+def _has_non_finite(array: Array) -> bool:
+    return _find_first_non_finite(array.reshape(1, -1), 1) is not None
 
 
 def make_class_namer(
