@@ -19,7 +19,7 @@ from rekord.codec.values import suggest_key_fix, suggest_kind_fix
 from rekord.errors import RekordError, closest_matches, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
-from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
+from rekord.schema import Audio, Boxes, Feature, Schema, Sparse, Tensor
 from rekord.schema.schema import KIND_NAMES, RecordKind, check_kind
 
 RawColumn: TypeAlias = tuple[Any, Offsets | None, Validity | None]
@@ -198,7 +198,7 @@ def _to_optional(values: Array, valid: Validity | None) -> Optional:
 
 
 @decoded_column.register(Tensor)
-def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
+def assemble_tensor(feature: Feature, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
     """Raw bytes as arrays; zero-copy for contiguous rows of one shape."""
     column, _, valid = parts[0]
     ends, data = Strings(column).packed()
@@ -245,6 +245,12 @@ def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColu
     else:
         dense = data.view(dtype).reshape(rows, *sizes)
     return _to_optional(dense, valid) if feature.optional else dense
+
+
+@decoded_column.register(Audio)
+def _assemble_audio(feature: Audio, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
+    """PCM samples as arrays, encoded files as they are."""
+    return assemble_tensor(feature, field, parts, rows) if feature.is_pcm else _assemble_plain(field, parts[0], rows)
 
 
 def _dtype_hint(found: int, expected: int) -> str:

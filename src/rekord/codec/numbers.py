@@ -472,7 +472,7 @@ def store_multi_hot(value: Any, feature: MultiLabel) -> Array:
 _INDEX_RULE = NumberRule(type_name="Sparse", dtype=np.dtype("<i8"), floats=False)
 
 
-def store_tensor(value: Any, feature: Tensor) -> bytes:
+def store_tensor(value: Any, feature: Feature) -> bytes:
     """An array of the declared dtype and shape as its raw little-endian bytes."""
     array = None if is_text(value) else as_array(value)
     if array is not None and array.dtype.kind == "O":
@@ -485,7 +485,7 @@ def store_tensor(value: Any, feature: Tensor) -> bytes:
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def cast_tensor(array: Array, feature: Tensor) -> Array:
+def cast_tensor(array: Array, feature: Feature) -> Array:
     """An array in the declared dtype, if the cast changes no value."""
     name = dtype_name(feature.dtype)
     if array.dtype.name == name:
@@ -518,7 +518,7 @@ def _is_unchanged(whole: Array, out: Array) -> bool:
         return bool(np.array_equal(out.real.astype(whole.dtype), whole))
 
 
-def _tensor_from_values(value: Any, feature: Tensor) -> Array:
+def _tensor_from_values(value: Any, feature: Feature) -> Array:
     """Nested lists of plain numbers, which have no dtype."""
     leaves, given = flatten_nested(value)
     elements = []
