@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -92,12 +92,19 @@ def open_audio(file: Any, head: bytes, path: str | None, code: str) -> Iterator[
 
 def inspect_audio_file(path: str) -> AudioFacts:
     """The facts of a file, from its header; raises InvalidMedia."""
+    with open_media_file(path) as file:
+        head = file.read(HEAD_BYTES)
+        file.seek(0)
+        with open_audio(file, head, path, "E342") as (_, facts):
+            return facts
+
+
+@contextmanager
+def open_media_file(path: str) -> Iterator[BinaryIO]:
+    """A file open for reading; raises InvalidMedia, also while it is read."""
     try:
         with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
-            file.seek(0)
-            with open_audio(file, head, path, "E342") as (_, facts):
-                return facts
+            yield file
     except OSError as failure:
         raise InvalidMedia(
             "E329",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from rekord import _core
-from rekord.codec.audio import InvalidMedia, import_media_package
+from rekord.codec.audio import InvalidMedia, import_media_package, open_media_file
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import COPY_AGAIN_HINT, VerifiedBytes, Verify, read_image_bytes
 from rekord.codec.values import describe_shape
@@ -238,18 +238,8 @@ def _read_ebml_size(head: bytes, at: int) -> tuple[int | None, int]:
 
 def inspect_video_file(path: str) -> VideoFacts:
     """The facts of a file, whose first frame is decoded; raises InvalidMedia."""
-    try:
-        with open(path, "rb") as file, open_video(file, path) as video:
-            return _with_shown_size(video)
-    except OSError as failure:
-        raise InvalidMedia(
-            "E329",
-            "cannot be read from its file",
-            expected="a readable file",
-            found=(failure.strerror or str(failure))[:60],
-            do=f"check the path: {path}",
-            path=path,
-        ) from failure
+    with open_media_file(path) as file, open_video(file, path) as video:
+        return _with_shown_size(video)
 
 
 def _with_shown_size(video: OpenVideo) -> VideoFacts:

@@ -4,6 +4,7 @@ A constructor takes the name of its module here: `rekord.sources.coco` is the fu
 """
 
 from rekord.sources.arrays import columns, npy, npz, pandas
+from rekord.sources.audio_folder import audio_folder
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
 from rekord.sources.csv import csv
@@ -18,11 +19,12 @@ from rekord.sources.rows import rows
 from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.table_files import arrow, parquet, polars
 from rekord.sources.tf_data import tf_data
+from rekord.sources.video_folder import video_folder
 from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 
 __all__ = [
-    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
+    "arrow", "audio_folder", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
     "image_folder", "images", "jsonl", "kitti", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
-    "segmentation", "text", "tf_data", "torch_dataset", "voc", "voc_segmentation", "webdataset", "yolo",
+    "segmentation", "text", "tf_data", "torch_dataset", "video_folder", "voc", "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

@@ -27,16 +27,27 @@ from rekord.sources.folder_readings import (
 )
 from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path, split_of_folder
+from rekord.sources.media_folder import (
+    AUDIO_EXTENSIONS,
+    UNREAD_AUDIO_EXTENSIONS,
+    UNREAD_VIDEO_EXTENSIONS,
+    VIDEO_EXTENSIONS,
+)
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.router import is_remote
 
+MEDIA_KINDS = ("audio_folder", "video_folder")
 SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     "kitti",
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
+    *MEDIA_KINDS,
 )
-FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti")
+FOLDER_KINDS = (
+    *("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti"),
+    *MEDIA_KINDS,
+)
 """Sources that read a whole folder: what they do not read in it is reported."""
 
 KIND_BY_EXTENSION = {
@@ -49,6 +60,8 @@ KIND_BY_EXTENSION = {
     **dict.fromkeys((".txt", ".text"), "text"),
     **dict.fromkeys((".tar", ".tgz"), "webdataset"),
     **dict.fromkeys(IMAGE_EXTENSIONS, "image_folder"),
+    **dict.fromkeys(AUDIO_EXTENSIONS | UNREAD_AUDIO_EXTENSIONS, "audio_folder"),
+    **dict.fromkeys(VIDEO_EXTENSIONS | UNREAD_VIDEO_EXTENSIONS, "video_folder"),
 }
 _WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
@@ -78,7 +91,7 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
         )
     if not os.path.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))
-        if kind not in (None, "image_folder"):
+        if kind not in (None, "image_folder", *MEDIA_KINDS):
             matched = next(iglob(place, recursive=True), None)
             return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
@@ -114,9 +127,10 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource(_identify_json(path, layout), path)
     if kind == "text" and layout != "text":
         return DetectedSource(_identify_text(path), path)
-    if kind == "image_folder":
+    if kind == "image_folder" or kind in MEDIA_KINDS:
         folder = os.path.dirname(path) or "."
-        raise unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
+        found = {"image_folder": "a single image", "audio_folder": "a single audio file"}.get(kind, "a single video")
+        raise unknown_source_error(path, found, f"rekord write {join_path(folder, '')} OUT")
     if kind is None:
         found = f"a file named {preview(os.path.basename(path))}"
         raise unknown_source_error(
@@ -242,7 +256,7 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
 
 def _describe_several(kind: str, files: Sequence[str]) -> str | None:
     """Why files of one kind are not one table: they are splits, or have different columns."""
-    if len(files) < 2 or kind in ("records", "webdataset"):
+    if len(files) < 2 or kind in ("records", "webdataset", *MEDIA_KINDS):
         return None
     splits = [split_of_file(file) for file in files]
     if len({split for split in splits if split is not None}) > 1:
@@ -272,9 +286,11 @@ def _split_reading(kind: str, path: str) -> Reading:
 
 def _file_reading(path: str, kind: str, count: int, first: str) -> Reading:
     """The files of one kind in a folder: the only one, or all in the folder of the first."""
-    name = {"csv": "CSV", "jsonl": "JSON", "text": "text"}.get(kind, kind)
+    name = {"csv": "CSV", "jsonl": "JSON", "audio_folder": "audio", "video_folder": "video"}.get(kind, kind)
     if count == 1:
         return Reading(f"the {name} file", DetectedSource(kind, first), (join_path(first, ""),))
+    if kind in MEDIA_KINDS:
+        return Reading(f"{count:,} {name} files", DetectedSource(kind, path), (join_path(os.path.dirname(first), ""),))
     pattern = os.path.join(os.path.dirname(first), f"*{os.path.splitext(first)[1]}")
     return Reading(f"{count:,} {name} files", DetectedSource(kind, path), (join_path(pattern, ""),))
 
@@ -323,6 +339,12 @@ class SourceOverrides:
     strip: bool | None = None
     text: bool | None = None  # whether a list of images has texts instead of classes
     box_format: str | None = None
+    every: int | None = None  # from here on: which frames of videos are stored, and how
+    fps: float | None = None
+    clips: int | None = None
+    remainder: str | None = None
+    format: str | None = None
+    size: tuple[int, int] | None = None
 
 
 _NO_OVERRIDES = SourceOverrides()
@@ -341,8 +363,10 @@ _ACCEPTED_OVERRIDES = {
     "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
     "jsonl": ("encoding",),
     "text": ("encoding",),
+    "audio_folder": ("classes",),
+    "video_folder": ("classes", "every", "fps", "clips", "remainder", "format", "size"),
 }
-_TEXT_KINDS = ("csv", "jsonl", "text")
+_KINDS_WITH_DEFAULTS = ("csv", "jsonl", "text", "video_folder")  # options that are not given are left to their defaults
 
 
 def takes_label_map(found: DetectedSource) -> bool:
@@ -358,10 +382,10 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
         if value is not None and name not in accepted:
             raise _unused_override_error(found, name, value)
     classes = overrides.classes
-    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv"):
+    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv", *MEDIA_KINDS):
         raise _unused_override_error(found, "classes", classes)
     arguments = {name: getattr(overrides, name) for name in accepted}
-    if found.kind in _TEXT_KINDS:
+    if found.kind in _KINDS_WITH_DEFAULTS:
         arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":
         arguments |= {"masks": found.masks, "optional_masks": bool(overrides.optional_masks)}

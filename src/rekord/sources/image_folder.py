@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat as modes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,28 +31,34 @@ _MAX_PATHS_TO_FOLDER = 16  # to one folder through links, before they count as a
 _MAX_LEVELS = 64
 
 
-class ImageTree(NamedTuple):
-    """The images below a folder, sorted by the bytes of their paths."""
+class FileTree(NamedTuple):
+    """The files of one kind below a folder, sorted by the bytes of their paths."""
 
     files: tuple[SourceFile, ...]
     ignored: int  # other files
 
 
-def find_images(root: str) -> ImageTree:
-    """Every image below a folder, by its extension.
+def find_images(root: str) -> FileTree:
+    """Every image below a folder, by its extension."""
+    return find_named_files(root, is_image_name)
+
+
+def find_named_files(root: str, is_named: Callable[[str], bool]) -> FileTree:
+    """Every file below a folder whose name `is_named`.
 
     Hidden files and those of operating systems are skipped. Links are followed, except back into a folder that
     contains them. A broken link is listed with no bytes, so that its row can report it.
     """
-    walk = _FolderWalk(root)
+    walk = _FolderWalk(root, is_named)
     files = list(walk.files(root, "", ()))
     files.sort(key=lambda file: os.fsencode(file.path))
-    return ImageTree(tuple(files), walk.ignored)
+    return FileTree(tuple(files), walk.ignored)
 
 
 class _FolderWalk:
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, is_named: Callable[[str], bool]) -> None:
         self.root = root
+        self.is_named = is_named
         self.ignored = 0
         self.path_counts: dict[tuple[int, int], int] = {}
 
@@ -72,7 +78,7 @@ class _FolderWalk:
         for entry in entries:
             if _is_folder(entry):
                 yield from self.files(entry.path, f"{below}{entry.name}/", (*inside, identity))
-            elif not is_image_name(entry.name):
+            elif not self.is_named(entry.name):
                 self.ignored += 1
             else:
                 file = _to_source_file(entry, below)
@@ -287,43 +293,56 @@ class ImageFolderSource(ListingSource):
                 values["split"] = place.split
             yield SourceRow(path, 0, values)
 
-    def _parse(self, path: str, has_splits: bool) -> _LabelAndSplit:
-        place = _parse_label_and_split(path, has_splits)
+    def _parse(self, path: str, has_splits: bool) -> LabelAndSplit:
+        place = parse_label_and_split(path, has_splits)
         return place if self.labelled else place._replace(label=None)
 
     def _list(self) -> SourceListing:
         files, ignored = find_images(validate_folder(self.root))
         if not files:
             raise no_images_error(self.root, ignored)
-        tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
-        has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
-        folders = {file.path.rpartition("/")[0] for file in files}
-        places = [self._parse(f"{one}/" if one else "", has_splits) for one in folders if is_utf8_encodable(one)]
-        found = {place.label for place in places if place.label is not None}
-        splits = {place.split for place in places}
+        has_splits, found, splits = read_class_folders(files)
+        found = found if self.labelled else ()
         facts = SourceFacts(
             layout="classification" if self.labelled else "images",
-            classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,
+            classes=self.classes or found or None,
             rows=len(files),
             source_bytes=sum([file.size_bytes for file in files]),
-            splits=tuple([name for name in SPLIT_NAMES if name in splits]) or None,
+            splits=splits,
             files=fingerprint(files),
             extra={"ignored_files": ignored, "labels": bool(found)},
         )
         return SourceListing(facts, [(file.path, file.size_bytes) for file in files], has_splits)
 
 
-class _LabelAndSplit(NamedTuple):
+def read_class_folders(files: Sequence[SourceFile]) -> tuple[bool, tuple[str, ...], tuple[str, ...] | None]:
+    """Whether the first level of folders are splits, the classes that folders are named after, and the splits."""
+    tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
+    has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
+    folders = {file.path.rpartition("/")[0] for file in files}
+    places = [
+        parse_label_and_split(f"{one}/" if one else "", has_splits) for one in folders if is_utf8_encodable(one)
+    ]
+    found = {place.label for place in places if place.label is not None}
+    splits = {place.split for place in places}
+    classes = tuple(sorted(found, key=os.fsencode))
+    return has_splits, classes, tuple([name for name in SPLIT_NAMES if name in splits]) or None
+
+
+class LabelAndSplit(NamedTuple):
+    """What the folders of a file say."""
+
     label: str | None
     split: str | None
 
 
-def _parse_label_and_split(path: str, has_splits: bool) -> _LabelAndSplit:
+def parse_label_and_split(path: str, has_splits: bool) -> LabelAndSplit:
+    """The class and the split of a file below a root."""
     folders = path.split("/", 2)[:-1] if has_splits else path.split("/", 1)[:-1]
     if not has_splits:
-        return _LabelAndSplit(folders[0] if folders else None, None)
+        return LabelAndSplit(folders[0] if folders else None, None)
     split = split_of_folder(folders[0]) if folders else None
-    return _LabelAndSplit(folders[1] if len(folders) > 1 else None, split)
+    return LabelAndSplit(folders[1] if len(folders) > 1 else None, split)
 
 
 def no_images_error(root: str, ignored: int, *, name: str = "images") -> RekordError:

@@ -184,7 +184,7 @@ def _project_csv(source: CsvSource | GzipCsvSource, request: ColumnRequest, name
     for name, feature in request.declared.items():
         if feature.reads_text and feature.shape == () and name in names:
             types[name] = feature
-        elif feature.is_image and name in names:
+        elif (feature.is_image or feature.is_media) and name in names:
             types[name] = _TEXT
     types = {name: one for name, one in types.items() if request.is_kept(name)}
     keep = requested.keep
@@ -363,12 +363,12 @@ def _declare(name: str, declared: Mapping[str, Feature], inferred: Schema | None
 def _find_path_columns(
     source: Source, features: Mapping[str, Feature], inferred: Schema | None, known: Collection[str]
 ) -> list[str]:
-    """The columns of text that are declared as images. In rows of Python, a file is a pathlib.Path."""
+    """The columns of text that are declared as images, audio or video. In rows of Python, a file is a pathlib.Path."""
     found: list[str] = []
     if source.kind not in _PATH_SOURCES:
         return found
     for name, feature in features.items():
-        if feature.is_image and name in known:
+        if (feature.is_image or feature.is_media) and name in known:
             seen = None if inferred is None else inferred.get(name)
             if seen is None or (seen.is_text and seen.shape == ()):
                 found.append(name)
