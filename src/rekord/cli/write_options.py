@@ -496,10 +496,10 @@ def parse_image_transforms(given: ImageTransformOptions) -> list[Transform]:
         with attribute_errors_to_option("--resize-fit", given.resize_fit or ""):
             fit = one_of("fit", given.resize_fit or "stretch", images.FIT_MODES)
         with attribute_errors_to_option("--resize", given.resize, "--resize 224x224"):
-            made.append(images.resize(*_parse_size(given.resize), filter=name, fit=fit))  # type: ignore[arg-type]
+            made.append(images.resize(*parse_size(given.resize), filter=name, fit=fit))  # type: ignore[arg-type]
     if given.crop is not None:
         with attribute_errors_to_option("--crop", given.crop, "--crop 224x224"):
-            made.append(images.crop(*_parse_size(given.crop)))
+            made.append(images.crop(*parse_size(given.crop)))
     if given.encode is not None:
         with attribute_errors_to_option("--encode", given.encode, "--encode jpeg:90"):
             made.append(_parse_encode(given.encode))
@@ -530,7 +530,7 @@ def attribute_errors_to_option(option: str, text: str, do: str | None = None) ->
         ) from None
 
 
-def _parse_size(text: str) -> tuple[int, int]:
+def parse_size(text: str) -> tuple[int, int]:
     """`224x320` as height and width."""
     height, by, width = text.lower().replace("×", "x").partition("x")
     whole = [part.isascii() and part.isdigit() and len(part) < 7 for part in (height, width)]

@@ -34,7 +34,7 @@ _SAMPLED_FILES = 32
 
 @check_keywords
 def audio_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> AudioFolderSource:
-    """Audio files below a folder (wav, flac, ogg, mp3), one row each, with their folder as class.
+    """Audio files below a folder, or a single file (wav, flac, ogg, mp3), one row each, with their folder as class.
 
     Files are stored unchanged in the column `audio`. The columns `rate` (samples per second), `channels`, `samples`
     (of each channel), `duration` (seconds) and `format` are those of their headers. Folders are classes and splits as

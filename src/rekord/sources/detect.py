@@ -127,10 +127,9 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource(_identify_json(path, layout), path)
     if kind == "text" and layout != "text":
         return DetectedSource(_identify_text(path), path)
-    if kind == "image_folder" or kind in MEDIA_KINDS:
+    if kind == "image_folder":
         folder = os.path.dirname(path) or "."
-        found = {"image_folder": "a single image", "audio_folder": "a single audio file"}.get(kind, "a single video")
-        raise unknown_source_error(path, found, f"rekord write {join_path(folder, '')} OUT")
+        raise unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
     if kind is None:
         found = f"a file named {preview(os.path.basename(path))}"
         raise unknown_source_error(
@@ -343,8 +342,8 @@ class SourceOverrides:
     fps: float | None = None
     clips: int | None = None
     remainder: str | None = None
-    format: str | None = None
-    size: tuple[int, int] | None = None
+    frames: str | None = None
+    frame_size: tuple[int, int] | None = None
 
 
 _NO_OVERRIDES = SourceOverrides()
@@ -364,7 +363,7 @@ _ACCEPTED_OVERRIDES = {
     "jsonl": ("encoding",),
     "text": ("encoding",),
     "audio_folder": ("classes",),
-    "video_folder": ("classes", "every", "fps", "clips", "remainder", "format", "size"),
+    "video_folder": ("classes", "every", "fps", "clips", "remainder", "frames", "frame_size"),
 }
 _KINDS_WITH_DEFAULTS = ("csv", "jsonl", "text", "video_folder")  # options that are not given are left to their defaults
 

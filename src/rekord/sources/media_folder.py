@@ -12,8 +12,9 @@ from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Label, Schema
-from rekord.sources.base import SourceFacts, SourceGuess, SourcePart, SourceRow
+from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow
 from rekord.sources.image_folder import (
+    FileTree,
     ListingSource,
     SourceListing,
     find_named_files,
@@ -22,6 +23,7 @@ from rekord.sources.image_folder import (
     name_error,
     parse_label_and_split,
     read_class_folders,
+    stat_file,
     to_printable_path,
     validate_folder,
 )
@@ -45,9 +47,9 @@ def is_video_name(name: str) -> bool:
 
 @dataclass(frozen=True)
 class MediaFolderSource(ListingSource):
-    """Files below a folder, each a row or several, with their folder as class."""
+    """Files below a folder, each a row or several, with their folder as class; or a single file."""
 
-    root: str
+    path: str
     classes: tuple[str, ...] | None = None
 
     kind: ClassVar[str]
@@ -56,6 +58,11 @@ class MediaFolderSource(ListingSource):
 
     column: ClassVar[str]
     """The column that errors of a file name."""
+
+    @property
+    def root(self) -> str:
+        """The folder that the paths of rows are relative to."""
+        return self.path if os.path.isdir(self.path) else os.path.dirname(self.path) or "."
 
     @property
     def is_named(self) -> Callable[[str], bool]:
@@ -91,7 +98,7 @@ class MediaFolderSource(ListingSource):
                 yield SourceRow(path, position, refused.to_error(self.column))
 
     def _list(self) -> SourceListing:
-        files, ignored = find_named_files(validate_folder(self.root), self.is_named)
+        files, ignored = self._find_files()
         if not files:
             raise no_media_error(self.root, ignored, self.medium)
         has_splits, found, splits = read_class_folders(files)
@@ -110,6 +117,12 @@ class MediaFolderSource(ListingSource):
             extra={"ignored_files": ignored, "labels": bool(found)},
         )
         return SourceListing(facts, [(file.path, file.size_bytes) for file in files], has_splits)
+
+    def _find_files(self) -> FileTree:
+        facts = stat_file(self.path)
+        if facts is None:
+            return find_named_files(validate_folder(self.path), self.is_named)
+        return FileTree((SourceFile(os.path.basename(self.path), facts.st_size, facts.st_mtime_ns),), 0)
 
     @property
     def label_key(self) -> str:

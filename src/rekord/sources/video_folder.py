@@ -31,6 +31,7 @@ MAX_ROW_BYTES = 256 << 20
 
 _DECODED_PARTS = 16
 """Decoding takes longer than copying a file: about so many times."""
+_MAX_GAP_US = 3600 * 10**6  # a damaged time would repeat a frame for ever
 _MAX_SIDE = 16_384
 
 ENCODED_COLUMNS: Mapping[str, Feature] = {
@@ -59,21 +60,21 @@ def video_folder(
     fps: float | None = None,
     clips: int | None = None,
     remainder: Literal["keep", "drop"] = "keep",
-    format: FrameFormat = "jpeg",
+    frames: FrameFormat = "jpeg",
     quality: int = 95,
-    size: tuple[int, int] | None = None,
+    frame_size: tuple[int, int] | None = None,
     classes: Sequence[str] | None = None,
 ) -> VideoFolderSource:
-    """Video files below a folder (mp4, mov, mkv, webm, avi), with their folder as class.
+    """Video files below a folder, or a single file (mp4, mov, mkv, webm, avi), with their folder as class.
 
     Without `every`, `fps` and `clips`, files are stored unchanged, one row each. With one of them, rows are sequences
     of frames: `every=n` takes every n-th frame, `fps=r` the frame that is shown at each 1/r of a second, and `clips=k`
     makes a row of each k of these frames. The last clip may be shorter; `remainder="drop"` leaves it out.
 
-    Frames are the steps of SequenceExamples, in `format` "jpeg" (with `quality`) or "png", under the keys of
-    MediaPipe's MediaSequence. `format="tensor"` stores the frames of a row as one uint8 tensor of shape (frames,
-    height, width, 3). `size=(height, width)` resizes frames; a tensor has the size of the first video otherwise.
-    Frames are turned as the file says. `timestamp` is when each is shown, in microseconds.
+    Frames are the steps of SequenceExamples, as `frames` "jpeg" (with `quality`) or "png", under the keys of
+    MediaPipe's MediaSequence. `frames="tensor"` stores those of a row as one uint8 tensor of shape (frames, height,
+    width, 3). `frame_size=(height, width)` resizes them; a tensor has the size of the first video otherwise. Frames
+    are turned as the file says. `timestamp` is when each is shown, in microseconds.
 
     Folders are classes and splits as for `image_folder`; files without class folders have no label.
     """
@@ -86,7 +87,8 @@ def video_folder(
     if clips is not None:
         positive_int("clips", clips, most=1 << 16, do="clips=16")
     if every is None and fps is None and clips is None:
-        for name, value, usual in (("format", format, "jpeg"), ("size", size, None), ("remainder", remainder, "keep")):
+        given = (("frames", frames, "jpeg"), ("frame_size", frame_size, None), ("remainder", remainder, "keep"))
+        for name, value, usual in given:
             if value != usual:
                 raise inapplicable(
                     name,
@@ -96,16 +98,16 @@ def video_folder(
                     do="every=1 for all frames",
                 )
     one_of("remainder", remainder, ("keep", "drop"))
-    one_of("format", format, FRAME_FORMATS)
+    one_of("frames", frames, FRAME_FORMATS)
     positive_int("quality", quality, most=100, do="quality=95")
-    if size is not None:
-        is_pair = isinstance(size, (tuple, list)) and len(size) == 2
-        if not is_pair:
-            raise invalid("size", size, "(height, width)", "size=(240, 320)")
-        size = (positive_int("size", size[0], most=_MAX_SIDE), positive_int("size", size[1], most=_MAX_SIDE))
-    chosen = _FrameChoice(
-        every, None if fps is None else float(fps), clips, remainder == "drop", format, int(quality), size
-    )
+    size = None
+    if frame_size is not None:
+        if not isinstance(frame_size, (tuple, list)) or len(frame_size) != 2:
+            raise invalid("frame_size", frame_size, "(height, width)", "frame_size=(240, 320)")
+        height, width = (positive_int("frame_size", side, most=_MAX_SIDE) for side in frame_size)
+        size = height, width
+    rate = None if fps is None else float(fps)
+    chosen = _FrameChoice(every, rate, clips, remainder == "drop", frames, int(quality), size)
     return VideoFolderSource(as_path("path", path), class_names(classes), chosen)
 
 
@@ -138,6 +140,14 @@ class _FrameChoice:
             if before is None:
                 begin = frame.time_us
             # Until this frame, the one before is shown: for several moments, or for none.
+            if before is not None and frame.time_us - before.time_us > _MAX_GAP_US:
+                raise InvalidMedia(
+                    "E345",
+                    "has a gap between two frames",
+                    expected=f"at most {_MAX_GAP_US // 10**6:,} seconds",
+                    found=f"{(frame.time_us - before.time_us) / 1e6:,.0f} seconds",
+                    do="every=1, which does not repeat frames",
+                )
             while before is not None and round(begin + number * interval) < frame.time_us:
                 yield before._replace(time_us=round(begin + number * interval))
                 number += 1
@@ -186,7 +196,7 @@ class VideoFolderSource(MediaFolderSource):
         size, guesses = chosen.size, []
         if size is None:
             size = _find_first_size(files)
-            guesses = [SourceGuess("video", f"frames are {size[0]} × {size[1]}, as those of the first video", "size=…")]
+            guesses = [SourceGuess("video", f"frames are {size[0]} × {size[1]}, as those of the first video", "frame_size=…")]
         count = chosen.clips if chosen.drop_remainder else None
         tensor = {"video": Tensor("uint8", (count, *size, 3), key="video/frames")}
         times = {"timestamp": Int64((count,), key="image/timestamp")}
@@ -215,10 +225,13 @@ class VideoFolderSource(MediaFolderSource):
         times: list[int] = []
         row_bytes = 0
         shape: tuple[int, ...] = ()
+        last: Any = None
+        stored: Any = None
         for frame in chosen.select(frames):
-            pixels = frame.pixels(chosen.size)
-            shape = shape or pixels.shape
-            stored = self._store(pixels, shape, path)
+            if frame.image is not last:  # else the same frame stands for several moments
+                pixels, last = frame.pixels(chosen.size), frame.image
+                shape = shape or pixels.shape
+                stored = self._store(pixels, shape, path)
             images.append(stored)
             times.append(frame.time_us)
             row_bytes += stored.nbytes if isinstance(stored, np.ndarray) else len(stored)
@@ -261,7 +274,7 @@ def _too_long_error(frames: int, path: str) -> InvalidMedia:
         "has too many frames for one row",
         expected=f"at most {MAX_ROW_BYTES >> 20} MiB of frames in a row",
         found=f"more after {frames:,} frames",
-        do="store clips (clips=16), fewer frames (fps=1), or smaller ones (size=(240, 320))",
+        do="store clips (clips=16), fewer frames (fps=1), or smaller ones (frame_size=(240, 320))",
         path=path,
     )
 
@@ -272,6 +285,6 @@ def _size_error(first: tuple[int, ...], other: tuple[int, ...], path: str) -> In
         "has frames of different sizes, which are not one tensor",
         expected=f"{first[0]:,} × {first[1]:,}, as the first frame",
         found=f"{other[0]:,} × {other[1]:,}",
-        do="size=(240, 320)",
+        do="frame_size=(240, 320)",
         path=path,
     )
