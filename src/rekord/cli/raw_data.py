@@ -112,7 +112,8 @@ class VideoOptions:
         str | None, text_option("--fps", "RATE", "Store the frames of videos at this rate per second.", Panel.SOURCE)
     ] = None
     clips: Annotated[
-        int | None, integer_option("--clip-frames", "Store clips of N frames of videos, one per record.", Panel.SOURCE)
+        int | None,
+        integer_option("--clip-frames", "Store clips of N frames, one per record.", Panel.SOURCE),
     ] = None
     remainder: Annotated[
         str | None,
@@ -137,7 +138,7 @@ class VideoOptions:
                 rate = float(self.fps)
             except ValueError:
                 expected = "frames per second"
-                raise options.invalid_option("--fps", self.fps, expected, "--fps 2") from None
+                raise console.invalid_option("--fps", self.fps, expected, "--fps 2") from None
         return {**vars(self), "frame_size": size, "fps": rate}
 
 
@@ -170,7 +171,12 @@ class RawOptions:
 
 
 def prepare_raw_data(
-    verb: str, path: str | None, raw: RawOptions, text_files: TextFileOptions, videos: VideoOptions, limit: int | None = None
+    verb: str,
+    path: str | None,
+    raw: RawOptions,
+    text_files: TextFileOptions,
+    videos: VideoOptions,
+    limit: int | None = None,
 ) -> Conversion | None:
     """The conversion that `rekord write` would run; None for record files."""
     from rekord.sources.base import DetectedSource

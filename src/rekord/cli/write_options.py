@@ -309,6 +309,15 @@ class ColumnTransformOptions:
             "--tokenize", "KEY=HOW", "Encode text as token ids; HOW: words, whitespace or a tokenizer.json."
         ),
     ] = None
+    mono: Annotated[bool, flag_option("--mono", "Average the channels of audio.", Panel.COLUMN_TRANSFORMS)] = False
+    resample: Annotated[
+        int | None,
+        integer_option("--resample", "Resample audio to N samples per second.", Panel.COLUMN_TRANSFORMS),
+    ] = None
+    log_mel: Annotated[
+        int | None,
+        integer_option("--log-mel", "Replace audio by log-mel spectrograms with N bands.", Panel.COLUMN_TRANSFORMS),
+    ] = None
     vocab_size: Annotated[
         int | None,
         integer_option(
@@ -351,6 +360,17 @@ def parse_column_transforms(given: ColumnTransformOptions) -> list[Transform]:
         ("--tokenize", given.tokenize, "text=words", lambda text: _parse_tokenize(text, size, given.max_tokens)),
     )
     made: list[Transform] = []
+    if given.mono:
+        made.append(make.mono())
+    for option, number, build in (
+        ("--resample", given.resample, make.resample),
+        ("--log-mel", given.log_mel, lambda bands: make.spectrogram(mels=bands)),
+    ):
+        if number is not None:
+            with attribute_errors_to_option(
+                option, str(number), f"{option} {16_000 if option == '--resample' else 80}"
+            ):
+                made.append(build(number))
     for option, texts, example, parse in requested:
         for text in texts or ():
             with attribute_errors_to_option(option, text, f"{option} {example}"):

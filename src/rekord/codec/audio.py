@@ -261,7 +261,8 @@ def shape_samples(samples: Array, channels: int | None) -> Array:
 
 def mix_channels(samples: Array) -> Array:
     """The average of all channels."""
-    return samples.mean(axis=1, dtype=np.float64).astype(np.float32)
+    mixed: Array = samples.mean(axis=1, dtype=np.float64).astype(np.float32)
+    return mixed
 
 
 def to_float(samples: Array) -> Array:
@@ -322,7 +323,9 @@ def _encode_samples(array: Array, feature: Audio) -> bytes:
     """Samples as a file without loss: WAV, or FLAC for int16."""
     name = feature.format or "wav"
     is_float = array.dtype.kind == "f"
-    lossless = (name == "wav" and array.dtype in (np.int16, np.float32)) or (name == "flac" and array.dtype == np.int16)
+    lossless = (name == "wav" and array.dtype in (np.int16, np.float32)) or (
+        name == "flac" and array.dtype == np.int16
+    )
     if feature.rate is None or not lossless or array.ndim not in (1, 2) or not array.size:
         raise InvalidValue(
             "E341",
@@ -358,4 +361,3 @@ def _corrupt_audio_error(code: str, expected: str, found: str, path: str | None)
     what = "cannot be decoded" if code[0] == "D" else "is truncated or corrupt"
     do = _CHECK_HINT if code[0] == "D" else COPY_AGAIN_HINT
     return InvalidMedia(code, what, expected=expected, found=found, do=do, path=path)
-

@@ -14,8 +14,19 @@ from rekord.codec.video import inspect_video
 from rekord.schema import Audio, Feature, Video
 
 _EXTENSION_FORMATS = {
-    **{"wav": "wav", "wave": "wav", "flac": "flac", "ogg": "ogg", "oga": "ogg", "opus": "ogg", "mp3": "mp3"},
-    **{"mp4": "mp4", "m4v": "mp4", "mov": "mov", "mkv": "mkv", "webm": "webm", "avi": "avi"},
+    "wav": "wav",
+    "wave": "wav",
+    "flac": "flac",
+    "ogg": "ogg",
+    "oga": "ogg",
+    "opus": "ogg",
+    "mp3": "mp3",
+    "mp4": "mp4",
+    "m4v": "mp4",
+    "mov": "mov",
+    "mkv": "mkv",
+    "webm": "webm",
+    "avi": "avi",
 }
 _SIMILAR_FORMATS = ({"mp4", "mov"}, {"mkv", "webm"})  # decoders read both alike
 

@@ -22,7 +22,7 @@ from rekord.codec.values import (
     is_text,
 )
 from rekord.errors import closest_match
-from rekord.schema import Feature, MultiLabel, Sparse, Tensor, Timestamp
+from rekord.schema import Feature, MultiLabel, Sparse, Timestamp
 from rekord.schema.base import InvalidDefault, dtype_name, integer_bounds, round_to_bfloat16, validate_element
 from rekord.schema.timestamp import NoTimestamp, no_zone, ticks_of, ticks_of_array
 

@@ -52,7 +52,7 @@ class Frame(NamedTuple):
         pixels = np.ascontiguousarray(turned)
         if size in (None, pixels.shape[:2]):
             return pixels
-        out = np.empty((*size, 3), np.uint8)  # type: ignore[misc]
+        out = np.empty((*size, 3), np.uint8)
         _core.resample(pixels, (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0])), out)
         return out
 
@@ -151,7 +151,9 @@ def open_video(file: Any, path: str | None = None, code: str = "E345") -> Iterat
     file.seek(0)
     av = import_media_package("av", "video", "PyAV", "reading video")
     try:
-        with av.open(file, format=_DEMUXERS[name], io_open=_refuse_other_files, metadata_errors="replace") as container:
+        with av.open(
+            file, format=_DEMUXERS[name], io_open=_refuse_other_files, metadata_errors="replace"
+        ) as container:
             streams = [one for one in container.streams.video if not _is_cover(one)]
             if not streams:
                 raise InvalidMedia(

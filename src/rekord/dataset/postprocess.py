@@ -91,7 +91,7 @@ def compose_maps(first: MapFunction, last: MapFunction) -> MapFunction:
 def build_image_decoder(
     schema: Schema, columns: tuple[str, ...] | None, resize: tuple[int, int] | None
 ) -> ImageColumnDecoder:
-    """The decoder for the images, masks, audio and video of some columns, or of all; a UsageError if there are none."""
+    """The decoder for the images, masks, audio and video of some columns, or all; a UsageError if there are none."""
     features = {name: schema[name] for name in (schema if columns is None else columns)}
     images = {name: feature for name, feature in features.items() if feature.is_image or feature.is_media}
     if images:

@@ -24,7 +24,7 @@ from rekord.schema.base import (
 )
 
 AUDIO_FORMATS = ("wav", "flac", "ogg", "mp3")
-PCM_DTYPES = {"pcm16": np.dtype("<i2"), "pcm_f32": np.dtype("<f4")}
+PCM_DTYPES: dict[str, np.dtype[Any]] = {"pcm16": np.dtype("<i2"), "pcm_f32": np.dtype("<f4")}
 VIDEO_FORMATS = ("mp4", "mov", "mkv", "webm", "avi")
 MAX_RATE = 1_000_000  # samples per second; ultrasound is recorded with some 500,000
 MAX_CHANNELS = 255
@@ -73,8 +73,8 @@ class Audio(_Media):
     """Audio: an encoded file (wav, flac, ogg, mp3), or PCM samples.
 
     `rate` (samples per second) and `channels` are required of every value if they are declared. `format="pcm16"` and
-    `"pcm_f32"` store int16 or float32 samples instead of files, and need the `rate`; a value has the shape (samples,),
-    or (samples, channels) with `channels=2` or more. `decode=True` gives float32 samples from -1 to 1 in the same
+    `"pcm_f32"` store int16 or float32 samples instead of files, and need the `rate`; a value has the shape
+    (samples,), or (samples, channels) with `channels=2` or more. `decode=True` gives float32 samples from -1 to 1 in the same
     shapes, at the rate of the file; several channels are averaged unless they are declared.
     """
 

@@ -4,6 +4,7 @@ A constructor takes the name of its module here: `rekord.sources.coco` is the fu
 """
 
 from rekord.sources.arrays import columns, npy, npz, pandas
+from rekord.sources.audio_csv import audio_csv
 from rekord.sources.audio_folder import audio_folder
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
@@ -24,7 +25,8 @@ from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 
 __all__ = [
-    "arrow", "audio_folder", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
-    "image_folder", "images", "jsonl", "kitti", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
-    "segmentation", "text", "tf_data", "torch_dataset", "video_folder", "voc", "voc_segmentation", "webdataset", "yolo",
+    "arrow", "audio_csv", "audio_folder", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface",
+    "image_csv", "image_folder", "images", "jsonl", "kitti", "npy", "npz", "pandas", "parquet", "polars", "records",
+    "rows", "segmentation", "text", "tf_data", "torch_dataset", "video_folder", "voc", "voc_segmentation",
+    "webdataset", "yolo",
 ]  # fmt: skip

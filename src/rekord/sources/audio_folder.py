@@ -16,7 +16,7 @@ from rekord.codec.values import InvalidValue
 from rekord.schema import Audio, Feature, Float32, Int64, Schema, Text
 from rekord.sources.base import SourceGuess
 from rekord.sources.image_folder import class_names
-from rekord.sources.media_folder import MediaFolderSource, is_audio_name
+from rekord.sources.media_folder import AUDIO_FILES, MediaFolderSource
 
 AUDIO_COLUMNS: Mapping[str, Feature] = {
     "audio": Audio(key="audio/encoded"),
@@ -29,6 +29,7 @@ AUDIO_COLUMNS: Mapping[str, Feature] = {
 }
 """The columns and keys of audio files."""
 
+LABEL_KEY = "audio/class/label"
 _SAMPLED_FILES = 32
 
 
@@ -48,11 +49,11 @@ class AudioFolderSource(MediaFolderSource):
     kind = "audio_folder"
     medium = "audio"
     column = "audio"
-    label_key = "audio/class/label"
+    label_key = LABEL_KEY
 
     @property
     def is_named(self) -> Callable[[str], bool]:
-        return is_audio_name
+        return AUDIO_FILES.is_name
 
     def build_schema(self, files: Sequence[str], label: Mapping[str, Feature]) -> tuple[Schema, list[SourceGuess]]:
         return Schema({**AUDIO_COLUMNS, **label}), guess_rates(files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from glob import iglob
@@ -16,7 +16,8 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco, read_file_head
-from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, list_files
+from rekord.sources.audio_csv import recognize_audio_list
+from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, SourceGuess, list_files
 from rekord.sources.folder_readings import (
     PASS_ROWS,
     Reading,
@@ -25,7 +26,7 @@ from rekord.sources.folder_readings import (
     unknown_source_error,
     weigh_folder,
 )
-from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
+from rekord.sources.folder_survey import FolderSurvey, is_archive, is_container, is_documentation
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path, split_of_folder
 from rekord.sources.media_folder import (
     AUDIO_EXTENSIONS,
@@ -43,6 +44,7 @@ SOURCE_KINDS = (
     "kitti",
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
     *MEDIA_KINDS,
+    "audio_csv",
 )
 FOLDER_KINDS = (
     *("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti"),
@@ -145,7 +147,7 @@ def _identify_csv(path: str, layout: str | None) -> str:
         return "boxes_csv" if layout == "detection" else "image_csv"
 
     def identify(head: bytes) -> str:
-        return identify_list(path, head) or "csv"
+        return identify_list(path, head) or ("audio_csv" if recognize_audio_list(path, head) else "csv")
 
     return _inspect_file(path, "csv", identify)
 
@@ -156,9 +158,12 @@ def _identify_text(path: str) -> str:
     is_plain = path.lower().endswith(".txt")
     if not is_plain:
         return "text"
-    return _inspect_file(
-        path, "text", lambda head: identify_list(path, head) or ("csv" if _is_table(head) else "text")
-    )
+
+    def identify(head: bytes) -> str:
+        found = identify_list(path, head) or ("audio_csv" if recognize_audio_list(path, head) else None)
+        return found or ("csv" if _is_table(head) else "text")
+
+    return _inspect_file(path, "text", identify)
 
 
 def _is_table(head: bytes) -> bool:
@@ -229,6 +234,10 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
                 kinds[kind] += 1
                 first.setdefault(kind, full)
                 files.setdefault(kind, []).append(full)
+    if "audio_folder" in kinds and layout in (None, "auto"):
+        listed = _identify_audio_list(survey, files)
+        if listed is not None:
+            return listed
     strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
@@ -251,6 +260,25 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     if best == "csv" and kinds["csv"] == 1:
         return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
     return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)
+
+
+def _identify_audio_list(survey: FolderSurvey, files: Mapping[str, Sequence[str]]) -> DetectedSource | None:
+    """The list of a folder of audio; U621 if folders of classes say something else, or there are several lists."""
+    tables = [path for kind in ("csv", "text") for path in files.get(kind, ())][:_MAX_TRIED]
+    lists = [path for path in tables if recognize_audio_list(path)]
+    if not lists:
+        return None
+    place = [os.path.relpath(path, survey.root).split(os.sep)[:-1] for path in files["audio_folder"]]
+    classes = {parts[0] for parts in place if parts and split_of_folder(parts[0]) is None}
+    readings = [
+        Reading(f"the list {os.path.basename(path)}", DetectedSource("audio_csv", path), (join_path(path, ""),))
+        for path in lists
+    ]
+    if len(lists) == 1 and (len(classes) < 2 or all(map(is_container, classes))):
+        guess = SourceGuess(None, f"audio files are those that {os.path.basename(lists[0])} lists")
+        return DetectedSource("audio_csv", lists[0], guesses=(guess,))
+    what = "several lists of audio files" if len(lists) > 1 else "a list of audio files, and folders like classes"
+    raise refusal(survey, readings, what)
 
 
 def _describe_several(kind: str, files: Sequence[str]) -> str | None:
@@ -289,7 +317,9 @@ def _file_reading(path: str, kind: str, count: int, first: str) -> Reading:
     if count == 1:
         return Reading(f"the {name} file", DetectedSource(kind, first), (join_path(first, ""),))
     if kind in MEDIA_KINDS:
-        return Reading(f"{count:,} {name} files", DetectedSource(kind, path), (join_path(os.path.dirname(first), ""),))
+        return Reading(
+            f"{count:,} {name} files", DetectedSource(kind, path), (join_path(os.path.dirname(first), ""),)
+        )
     pattern = os.path.join(os.path.dirname(first), f"*{os.path.splitext(first)[1]}")
     return Reading(f"{count:,} {name} files", DetectedSource(kind, path), (join_path(pattern, ""),))
 
@@ -363,9 +393,16 @@ _ACCEPTED_OVERRIDES = {
     "jsonl": ("encoding",),
     "text": ("encoding",),
     "audio_folder": ("classes",),
+    "audio_csv": ("classes", "images", "text"),
     "video_folder": ("classes", "every", "fps", "clips", "remainder", "frames", "frame_size"),
 }
-_KINDS_WITH_DEFAULTS = ("csv", "jsonl", "text", "video_folder")  # options that are not given are left to their defaults
+_LIST_KINDS = ("image_csv", "audio_csv")
+_KINDS_WITH_DEFAULTS = (
+    "csv",
+    "jsonl",
+    "text",
+    "video_folder",
+)  # options that are not given are left to their defaults
 
 
 def takes_label_map(found: DetectedSource) -> bool:
@@ -381,7 +418,7 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
         if value is not None and name not in accepted:
             raise _unused_override_error(found, name, value)
     classes = overrides.classes
-    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv", *MEDIA_KINDS):
+    if isinstance(classes, int) and found.kind in ("image_folder", *_LIST_KINDS, *MEDIA_KINDS):
         raise _unused_override_error(found, "classes", classes)
     arguments = {name: getattr(overrides, name) for name in accepted}
     if found.kind in _KINDS_WITH_DEFAULTS:
@@ -393,7 +430,7 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     elif "classes" in arguments:
         # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
-    if found.kind == "image_csv":
+    if found.kind in _LIST_KINDS:
         arguments["root"] = arguments.pop("images")
     if found.kind in ("voc_segmentation", "cityscapes"):
         del arguments["ignore"]  # for the layout; the source has its own

@@ -31,6 +31,35 @@ _MAX_PATHS_TO_FOLDER = 16  # to one folder through links, before they count as a
 _MAX_LEVELS = 64
 
 
+@dataclass(frozen=True)
+class FileKind:
+    """Files that a list may name: how they, the columns that list them, and their folders are usually named."""
+
+    name: str  # in messages
+    plural: str
+    extensions: frozenset[str]
+    endings: tuple[str, ...]  # tried for names without an extension
+    columns: tuple[str, ...]  # in lower case, without spaces, hyphens and underscores
+    folders: tuple[str, ...]
+
+    def is_name(self, path: str) -> bool:
+        """Whether a file is named like one, ignoring case."""
+        return os.path.splitext(path)[1].lower() in self.extensions
+
+
+IMAGE_FILES = FileKind(
+    name="image",
+    plural="images",
+    extensions=IMAGE_EXTENSIONS,
+    endings=(".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif"),
+    columns=(
+        *("image", "imagepath", "imagefile", "imagefilename", "imagename", "imageuri", "imageurl", "img", "imgname"),
+        *("imgpath", "path", "file", "filename", "filepath", "uri", "imageid", "imgid", "idcode", "id"),
+    ),
+    folders=("images", "JPEGImages", "img", "imgs", "Images"),
+)
+
+
 class FileTree(NamedTuple):
     """The files of one kind below a folder, sorted by the bytes of their paths."""
 

@@ -14,6 +14,7 @@ from rekord.location import Location
 from rekord.schema import Feature, Label, Schema
 from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow
 from rekord.sources.image_folder import (
+    FileKind,
     FileTree,
     ListingSource,
     SourceListing,
@@ -35,9 +36,17 @@ UNREAD_AUDIO_EXTENSIONS = frozenset((".m4a", ".aac", ".wma", ".aif", ".aiff", ".
 UNREAD_VIDEO_EXTENSIONS = frozenset((".wmv", ".flv", ".mpg", ".mpeg", ".3gp", ".mts", ".vob"))
 
 
-def is_audio_name(name: str) -> bool:
-    """Whether a file is named like audio, ignoring case."""
-    return os.path.splitext(name)[1].lower() in AUDIO_EXTENSIONS | UNREAD_AUDIO_EXTENSIONS
+AUDIO_FILES = FileKind(
+    name="audio",
+    plural="audio files",
+    extensions=AUDIO_EXTENSIONS | UNREAD_AUDIO_EXTENSIONS,
+    endings=(".wav", ".flac", ".mp3", ".ogg", ".WAV", ".FLAC", ".MP3", ".OGG"),
+    columns=(
+        *("audio", "audiopath", "audiofile", "audiofilename", "wav", "wavpath", "wavfile", "wavfilename", "sound"),
+        *("recording", "path", "file", "filename", "filepath", "fname", "slicefilename", "uri", "audioid", "id"),
+    ),
+    folders=("audio", "wavs", "wav", "clips", "recordings", "sounds"),
+)
 
 
 def is_video_name(name: str) -> bool:

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from rekord.arguments import as_path, check_keywords, conflicting_options, inapplicable, invalid, one_of, positive_int
-from rekord.codec.audio import open_media_file
+from rekord.codec.audio import InvalidMedia, open_media_file
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import GeneratedBytes
 from rekord.codec.images.store import store_image
 from rekord.codec.values import InvalidValue
-from rekord.codec.video import Frame, InvalidMedia, inspect_video_file, open_video
+from rekord.codec.video import Frame, inspect_video_file, open_video
 from rekord.schema import Feature, Float32, Image, Int64, Schema, Tensor, Text, Video
 from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart
 from rekord.sources.image_folder import class_names
@@ -68,8 +68,8 @@ def video_folder(
     """Video files below a folder, or a single file (mp4, mov, mkv, webm, avi), with their folder as class.
 
     Without `every`, `fps` and `clips`, files are stored unchanged, one row each. With one of them, rows are sequences
-    of frames: `every=n` takes every n-th frame, `fps=r` the frame that is shown at each 1/r of a second, and `clips=k`
-    makes a row of each k of these frames. The last clip may be shorter; `remainder="drop"` leaves it out.
+    of frames: `every=n` takes every n-th frame, `fps=r` the frame that is shown at each 1/r of a second, and
+    `clips=k` makes a row of each k of these frames. The last clip may be shorter; `remainder="drop"` leaves it out.
 
     Frames are the steps of SequenceExamples, as `frames` "jpeg" (with `quality`) or "png", under the keys of
     MediaPipe's MediaSequence. `frames="tensor"` stores those of a row as one uint8 tensor of shape (frames, height,
@@ -191,12 +191,17 @@ class VideoFolderSource(MediaFolderSource):
             return Schema({**ENCODED_COLUMNS, **label}), []
         if chosen.format != "tensor":
             text: dict[str, Feature] = {"format": Text(key="image/format")}
-            steps = {"image": Image(format=chosen.format, key="image/encoded"), "timestamp": Int64(key="image/timestamp")}
+            steps = {
+                "image": Image(format=chosen.format, key="image/encoded"),
+                "timestamp": Int64(key="image/timestamp"),
+            }
             return Schema(context={**_CLIP_COLUMNS, **text, **label}, steps=steps), []
         size, guesses = chosen.size, []
         if size is None:
             size = _find_first_size(files)
-            guesses = [SourceGuess("video", f"frames are {size[0]} × {size[1]}, as those of the first video", "frame_size=…")]
+            guesses = [
+                SourceGuess("video", f"frames are {size[0]} × {size[1]}, as those of the first video", "frame_size=…")
+            ]
         count = chosen.clips if chosen.drop_remainder else None
         tensor = {"video": Tensor("uint8", (count, *size, 3), key="video/frames")}
         times = {"timestamp": Int64((count,), key="image/timestamp")}

@@ -86,13 +86,17 @@ def spectrogram(
     positive_int("hop", hop)
     points = 1 << (window - 1).bit_length() if fft is None else positive_int("fft", fft, most=_MAX_WINDOW)
     if points < window:
-        raise invalid("fft", fft, f"at least the window of {window:,} samples", f"fft={1 << (window - 1).bit_length()}")
+        raise invalid(
+            "fft", fft, f"at least the window of {window:,} samples", f"fft={1 << (window - 1).bit_length()}"
+        )
     if mels is not None:
         positive_int("mels", mels, most=_MAX_BANDS, do="mels=80")
     expected = "a frequency ≥ 0 in Hz"
     real_number("low", low, expected=expected, fits=lambda one: 0 <= one <= MAX_RATE, do="low=0")
     if high is not None:
-        real_number("high", high, expected=f"{expected}, above low=", fits=lambda one: low < one <= MAX_RATE, do="high=8000")
+        real_number(
+            "high", high, expected=f"{expected}, above low=", fits=lambda one: low < one <= MAX_RATE, do="high=8000"
+        )
     return Spectrogram(
         column=column,
         into=into,
@@ -236,10 +240,8 @@ def encode_wav(samples: Array, rate: int) -> bytes:
     channels = 1 if samples.ndim == 1 else samples.shape[1]
     data = np.ascontiguousarray(samples, "<i2").tobytes()
     facts = struct.pack("<HHIIHH", 1, channels, rate, rate * channels * 2, channels * 2, 16)
-    return b"".join(
-        [b"RIFF", struct.pack("<I", 36 + len(data)), b"WAVEfmt ", struct.pack("<I", 16), facts]
-        + [b"data", struct.pack("<I", len(data)), data]
-    )
+    riff = b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<I", 16)
+    return b"".join([riff, facts, b"data", struct.pack("<I", len(data)), data])
 
 
 # Spectrograms.

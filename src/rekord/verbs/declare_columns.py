@@ -105,8 +105,9 @@ def adapt_image_list(source: Source, options: WriteOptions) -> tuple[Source, Wri
         return source, options
     if options.label is None and source.facts().layout == "table":
         return source, options
+    is_image_list = source.kind == "image_csv"
     columns = set(classification(classes=["a"]).schema)
-    if not columns.issuperset((*(options.columns or ()), *options.drop, *(options.keep or ()))):
+    if is_image_list and not columns.issuperset((*(options.columns or ()), *options.drop, *(options.keep or ()))):
         return (read_csv(source.path) if source.images is None else source), options
     if options.label in (None, "label"):
         return source, options
@@ -363,7 +364,7 @@ def _declare(name: str, declared: Mapping[str, Feature], inferred: Schema | None
 def _find_path_columns(
     source: Source, features: Mapping[str, Feature], inferred: Schema | None, known: Collection[str]
 ) -> list[str]:
-    """The columns of text that are declared as images, audio or video. In rows of Python, a file is a pathlib.Path."""
+    """The columns of text that are declared as files. In rows of Python, a file is a pathlib.Path."""
     found: list[str] = []
     if source.kind not in _PATH_SOURCES:
         return found

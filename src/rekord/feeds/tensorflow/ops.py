@@ -17,7 +17,7 @@ from rekord.dataset.postprocess import Postprocessor
 from rekord.dataset.samplers import FileOrderSampler
 from rekord.dataset.shard_index import detect_file_compression
 from rekord.errors import RekordError, error
-from rekord.schema import Feature, Schema, Tensor
+from rekord.schema import Feature, Schema
 from rekord.schema.interop.tf_spec import to_tf_spec
 
 _RAW_DTYPE_SUBSTITUTES = {"uint32": "int32", "uint64": "int64"}

@@ -1,0 +1,73 @@
+"""Lists of audio as rows: a CSV or text file with a file per line and its class, its transcript, or flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rekord.arguments import as_path, check_keywords, invalid
+from rekord.schema import Feature, Int64, Label, Schema, Text
+from rekord.sources.audio_folder import AUDIO_COLUMNS, LABEL_KEY, read_audio_row
+from rekord.sources.image_csv import ImageCsvSource, recognize_image_list
+from rekord.sources.image_folder import class_names
+from rekord.sources.media_folder import AUDIO_FILES
+
+
+@check_keywords
+def audio_csv(
+    path: str | os.PathLike[str],
+    *,
+    audio: str | None = None,
+    label: str | None = None,
+    split: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    classes: Sequence[str] | None = None,
+    text: bool | None = None,
+) -> AudioCsvSource:
+    """Audio files listed in a CSV or text file, one row per line, with their class or their transcript.
+
+    Columns, paths, classes and splits are found as `image_csv` finds them: by the usual names (audio, wav, path,
+    file, …; label, class, …; text, transcript, sentence, …), or as `audio`, `label` and `split` name them. Texts are
+    stored in the column `text`. The other columns are those of `audio_folder`.
+    """
+    columns = {"image": audio, "label": label, "split": split}
+    for name, column in columns.items():
+        if column is not None and not isinstance(column, str):
+            name = "audio" if name == "image" else name
+            raise invalid(name, column, "a column name", f'{name}="…"')
+    if text not in (None, True, False):
+        raise invalid("text", text, "True, False, or None to decide by the data", "text=True")
+    return AudioCsvSource(
+        as_path("path", path),
+        tuple(columns.items()),
+        None if root is None else as_path("root", root),
+        class_names(classes),
+        text,
+    )
+
+
+def recognize_audio_list(path: str, head: bytes | None = None) -> bool:
+    """Whether `audio_csv` reads a file or a folder: lists of audio files that exist."""
+    return recognize_image_list(path, head, AUDIO_FILES)
+
+
+@dataclass(frozen=True)
+class AudioCsvSource(ImageCsvSource):
+    kind = "audio_csv"
+    files = AUDIO_FILES
+
+    def read_row(self, root: Path, name: str) -> dict[str, Any]:
+        return read_audio_row(str(root / name), name)
+
+    def build_schema(
+        self, is_text: bool, flags: Sequence[str], classes: Sequence[str] | None, paths: Sequence[str]
+    ) -> Schema | None:
+        target: dict[str, Feature] = {name: Int64() for name in flags}
+        if is_text and not flags:
+            target = {"text": Text()}
+        elif classes:
+            target = {"label": Label(tuple(classes), key=LABEL_KEY)}
+        return Schema({**AUDIO_COLUMNS, **target})
