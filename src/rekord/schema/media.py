@@ -74,8 +74,8 @@ class Audio(_Media):
 
     `rate` (samples per second) and `channels` are required of every value if they are declared. `format="pcm16"` and
     `"pcm_f32"` store int16 or float32 samples instead of files, and need the `rate`; a value has the shape
-    (samples,), or (samples, channels) with `channels=2` or more. `decode=True` gives float32 samples from -1 to 1 in the same
-    shapes, at the rate of the file; several channels are averaged unless they are declared.
+    (samples,), or (samples, channels) with `channels=2` or more. `decode=True` gives float32 samples from -1 to 1 in
+    the same shapes, at the rate of the file; several channels are averaged unless they are declared.
     """
 
     rate: int | None = None

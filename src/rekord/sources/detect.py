@@ -66,6 +66,7 @@ KIND_BY_EXTENSION = {
     **dict.fromkeys(VIDEO_EXTENSIONS | UNREAD_VIDEO_EXTENSIONS, "video_folder"),
 }
 _WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
+_AUDIO_NAME = re.compile(rb"\.(?:wave?|flac|og[ga]|opus|mp3)\b", re.IGNORECASE)
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_SHOWN = 4
@@ -147,7 +148,7 @@ def _identify_csv(path: str, layout: str | None) -> str:
         return "boxes_csv" if layout == "detection" else "image_csv"
 
     def identify(head: bytes) -> str:
-        return identify_list(path, head) or ("audio_csv" if recognize_audio_list(path, head) else "csv")
+        return identify_list(path, head) or ("audio_csv" if _is_audio_list(path, head) else "csv")
 
     return _inspect_file(path, "csv", identify)
 
@@ -160,10 +161,15 @@ def _identify_text(path: str) -> str:
         return "text"
 
     def identify(head: bytes) -> str:
-        found = identify_list(path, head) or ("audio_csv" if recognize_audio_list(path, head) else None)
+        found = identify_list(path, head) or ("audio_csv" if _is_audio_list(path, head) else None)
         return found or ("csv" if _is_table(head) else "text")
 
     return _inspect_file(path, "text", identify)
+
+
+def _is_audio_list(path: str, head: bytes) -> bool:
+    """Whether a file names audio files that exist. Tables without such names are recognised at once."""
+    return _AUDIO_NAME.search(head) is not None and recognize_audio_list(path, head)
 
 
 def _is_table(head: bytes) -> bool:

@@ -58,6 +58,7 @@ from rekord.sources.image_folder import (
     strip_image_extension,
     to_printable_path,
 )
+from rekord.sources.media_folder import AUDIO_FILES, VIDEO_FILES
 from rekord.storage.local import read_error
 
 # As compared: in lower case, without spaces, hyphens and underscores. Those of the file are in its `FileKind`.
@@ -293,6 +294,7 @@ def unreadable_csv_error(
 
 _SAMPLE_LINES = 1000
 _MAX_NUMERIC_CLASSES = 1 << 16
+_FILE_KINDS = (IMAGE_FILES, AUDIO_FILES, VIDEO_FILES)
 _MAX_TRIED = 50  # images that are looked up, or folders
 
 
@@ -379,6 +381,8 @@ def _read_sample(path: str, head: bytes | None, kind: FileKind) -> list[_ImageCs
     if not found.flags and _are_measurements([one.label for one in good if one.label]):
         return None
     names = [line.image for line in good]
+    if any(other.is_name(name) for other in _FILE_KINDS if other is not kind for name in names[:_MAX_TRIED]):
+        return None
     base, left_off = find_base(names, candidate_image_folders(path, kind), kind)
     tried = [strip_folders(name, left_off) for name in names[:_MAX_TRIED]]
     exist = sum([stat_listed(base, name, kind) is not None for name in tried])

@@ -49,9 +49,17 @@ AUDIO_FILES = FileKind(
 )
 
 
-def is_video_name(name: str) -> bool:
-    """Whether a file is named like a video, ignoring case."""
-    return os.path.splitext(name)[1].lower() in VIDEO_EXTENSIONS | UNREAD_VIDEO_EXTENSIONS
+VIDEO_FILES = FileKind(
+    name="video",
+    plural="videos",
+    extensions=VIDEO_EXTENSIONS | UNREAD_VIDEO_EXTENSIONS,
+    endings=(".mp4", ".avi", ".mov", ".mkv", ".webm", ".MP4", ".AVI", ".MOV"),
+    columns=(
+        *("video", "videopath", "videofile", "videofilename", "videoname", "clip", "clippath", "clipname"),
+        *("path", "file", "filename", "filepath", "uri", "videoid", "youtubeid", "id"),
+    ),
+    folders=("videos", "video", "clips", "data", "films"),
+)
 
 
 @dataclass(frozen=True)

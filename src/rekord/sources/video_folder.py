@@ -21,7 +21,7 @@ from rekord.codec.video import Frame, inspect_video_file, open_video
 from rekord.schema import Feature, Float32, Image, Int64, Schema, Tensor, Text, Video
 from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart
 from rekord.sources.image_folder import class_names
-from rekord.sources.media_folder import MediaFolderSource, is_video_name
+from rekord.sources.media_folder import VIDEO_FILES, MediaFolderSource
 
 FrameFormat = Literal["jpeg", "png", "tensor"]
 FRAME_FORMATS: tuple[FrameFormat, ...] = ("jpeg", "png", "tensor")
@@ -170,7 +170,7 @@ class VideoFolderSource(MediaFolderSource):
 
     @property
     def is_named(self) -> Callable[[str], bool]:
-        return is_video_name
+        return VIDEO_FILES.is_name
 
     @property
     def has_one_row_each(self) -> bool:
