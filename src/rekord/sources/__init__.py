@@ -20,6 +20,7 @@ from rekord.sources.rows import rows
 from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.table_files import arrow, parquet, polars
 from rekord.sources.tf_data import tf_data
+from rekord.sources.video_csv import video_csv
 from rekord.sources.video_folder import video_folder
 from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
@@ -27,6 +28,6 @@ from rekord.sources.webdataset import webdataset
 __all__ = [
     "arrow", "audio_csv", "audio_folder", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface",
     "image_csv", "image_folder", "images", "jsonl", "kitti", "npy", "npz", "pandas", "parquet", "polars", "records",
-    "rows", "segmentation", "text", "tf_data", "torch_dataset", "video_folder", "voc", "voc_segmentation",
-    "webdataset", "yolo",
+    "rows", "segmentation", "text", "tf_data", "torch_dataset", "video_csv", "video_folder", "voc",
+    "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rekord.arguments import as_path, check_keywords, invalid
-from rekord.schema import Feature, Int64, Label, Schema, Text
+from rekord.arguments import as_path, check_keywords
+from rekord.schema import Feature, Schema
 from rekord.sources.audio_folder import AUDIO_COLUMNS, LABEL_KEY, read_audio_row
-from rekord.sources.image_csv import ImageCsvSource, recognize_image_list
+from rekord.sources.image_csv import ImageCsvSource, check_list_options, recognize_image_list
 from rekord.sources.image_folder import class_names
-from rekord.sources.media_folder import AUDIO_FILES
+from rekord.sources.media_folder import AUDIO_FILES, with_label_key
 
 
 @check_keywords
@@ -33,16 +33,10 @@ def audio_csv(
     file, …; label, class, …; text, transcript, sentence, …), or as `audio`, `label` and `split` name them. Texts are
     stored in the column `text`. The other columns are those of `audio_folder`.
     """
-    columns = {"image": audio, "label": label, "split": split}
-    for name, column in columns.items():
-        if column is not None and not isinstance(column, str):
-            name = "audio" if name == "image" else name
-            raise invalid(name, column, "a column name", f'{name}="…"')
-    if text not in (None, True, False):
-        raise invalid("text", text, "True, False, or None to decide by the data", "text=True")
+    columns = check_list_options({"audio": audio, "label": label, "split": split}, text)
     return AudioCsvSource(
         as_path("path", path),
-        tuple(columns.items()),
+        columns,
         None if root is None else as_path("root", root),
         class_names(classes),
         text,
@@ -59,15 +53,8 @@ class AudioCsvSource(ImageCsvSource):
     kind = "audio_csv"
     files = AUDIO_FILES
 
-    def read_row(self, root: Path, name: str) -> dict[str, Any]:
-        return read_audio_row(str(root / name), name)
+    def read_rows(self, root: Path, name: str) -> Iterator[dict[str, Any]]:
+        yield read_audio_row(str(root / name), name)
 
-    def build_schema(
-        self, is_text: bool, flags: Sequence[str], classes: Sequence[str] | None, paths: Sequence[str]
-    ) -> Schema | None:
-        target: dict[str, Feature] = {name: Int64() for name in flags}
-        if is_text and not flags:
-            target = {"text": Text()}
-        elif classes:
-            target = {"label": Label(tuple(classes), key=LABEL_KEY)}
-        return Schema({**AUDIO_COLUMNS, **target})
+    def build_schema(self, target: Mapping[str, Feature], paths: Sequence[str]) -> Schema | None:
+        return Schema({**AUDIO_COLUMNS, **with_label_key(target, LABEL_KEY)})

@@ -34,6 +34,7 @@ from rekord.sources.media_folder import (
     UNREAD_VIDEO_EXTENSIONS,
     VIDEO_EXTENSIONS,
 )
+from rekord.sources.video_csv import recognize_video_list
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.router import is_remote
@@ -45,6 +46,7 @@ SOURCE_KINDS = (
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
     *MEDIA_KINDS,
     "audio_csv",
+    "video_csv",
 )
 FOLDER_KINDS = (
     *("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti"),
@@ -66,7 +68,7 @@ KIND_BY_EXTENSION = {
     **dict.fromkeys(VIDEO_EXTENSIONS | UNREAD_VIDEO_EXTENSIONS, "video_folder"),
 }
 _WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
-_AUDIO_NAME = re.compile(rb"\.(?:wave?|flac|og[ga]|opus|mp3)\b", re.IGNORECASE)
+_MEDIA_NAME = re.compile(rb"\.(?:(wave?|flac|og[ga]|opus|mp3)|mp4|m4v|mov|mkv|webm|avi)\b", re.IGNORECASE)
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_SHOWN = 4
@@ -148,7 +150,7 @@ def _identify_csv(path: str, layout: str | None) -> str:
         return "boxes_csv" if layout == "detection" else "image_csv"
 
     def identify(head: bytes) -> str:
-        return identify_list(path, head) or ("audio_csv" if _is_audio_list(path, head) else "csv")
+        return identify_list(path, head) or _identify_media_list(path, head) or "csv"
 
     return _inspect_file(path, "csv", identify)
 
@@ -161,15 +163,20 @@ def _identify_text(path: str) -> str:
         return "text"
 
     def identify(head: bytes) -> str:
-        found = identify_list(path, head) or ("audio_csv" if _is_audio_list(path, head) else None)
+        found = identify_list(path, head) or _identify_media_list(path, head)
         return found or ("csv" if _is_table(head) else "text")
 
     return _inspect_file(path, "text", identify)
 
 
-def _is_audio_list(path: str, head: bytes) -> bool:
-    """Whether a file names audio files that exist. Tables without such names are recognised at once."""
-    return _AUDIO_NAME.search(head) is not None and recognize_audio_list(path, head)
+def _identify_media_list(path: str, head: bytes) -> str | None:
+    """The kind of a file that names audio or video files that exist. Other tables are recognised at once."""
+    found = _MEDIA_NAME.search(head)
+    if found is None:
+        return None
+    if found[1] is not None:
+        return "audio_csv" if recognize_audio_list(path, head) else None
+    return "video_csv" if recognize_video_list(path, head) else None
 
 
 def _is_table(head: bytes) -> bool:
@@ -240,10 +247,11 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
                 kinds[kind] += 1
                 first.setdefault(kind, full)
                 files.setdefault(kind, []).append(full)
-    if "audio_folder" in kinds and layout in (None, "auto"):
-        listed = _identify_audio_list(survey, files)
-        if listed is not None:
-            return listed
+    for kind, recognize in _MEDIA_LISTS.items():
+        if kind in kinds and layout in (None, "auto"):
+            listed = _identify_listed(survey, files, kind, recognize)
+            if listed is not None:
+                return listed
     strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
@@ -268,22 +276,28 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)
 
 
-def _identify_audio_list(survey: FolderSurvey, files: Mapping[str, Sequence[str]]) -> DetectedSource | None:
-    """The list of a folder of audio; U621 if folders of classes say something else, or there are several lists."""
+_MEDIA_LISTS = {"audio_folder": recognize_audio_list, "video_folder": recognize_video_list}
+
+
+def _identify_listed(
+    survey: FolderSurvey, files: Mapping[str, Sequence[str]], folder: str, recognize: Callable[[str], bool]
+) -> DetectedSource | None:
+    """The list of a folder of audio or video; U621 if folders of classes say something else, or for several lists."""
     tables = [path for kind in ("csv", "text") for path in files.get(kind, ())][:_MAX_TRIED]
-    lists = [path for path in tables if recognize_audio_list(path)]
+    lists = [path for path in tables if recognize(path)]
     if not lists:
         return None
-    place = [os.path.relpath(path, survey.root).split(os.sep)[:-1] for path in files["audio_folder"]]
-    classes = {parts[0] for parts in place if parts and split_of_folder(parts[0]) is None}
+    kind, name = folder.replace("_folder", "_csv"), folder.removesuffix("_folder")
+    places = [os.path.relpath(path, survey.root).split(os.sep)[:-1] for path in files[folder]]
+    classes = {parts[0] for parts in places if parts and split_of_folder(parts[0]) is None}
+    if len(lists) == 1 and (len(classes) < 2 or all(map(is_container, classes))):
+        guess = SourceGuess(None, f"{name} files are those that {os.path.basename(lists[0])} lists")
+        return DetectedSource(kind, lists[0], guesses=(guess,))
     readings = [
-        Reading(f"the list {os.path.basename(path)}", DetectedSource("audio_csv", path), (join_path(path, ""),))
+        Reading(f"the list {os.path.basename(path)}", DetectedSource(kind, path), (join_path(path, ""),))
         for path in lists
     ]
-    if len(lists) == 1 and (len(classes) < 2 or all(map(is_container, classes))):
-        guess = SourceGuess(None, f"audio files are those that {os.path.basename(lists[0])} lists")
-        return DetectedSource("audio_csv", lists[0], guesses=(guess,))
-    what = "several lists of audio files" if len(lists) > 1 else "a list of audio files, and folders like classes"
+    what = f"several lists of {name} files" if len(lists) > 1 else f"a list of {name} files, and folders like classes"
     raise refusal(survey, readings, what)
 
 
@@ -400,9 +414,10 @@ _ACCEPTED_OVERRIDES = {
     "text": ("encoding",),
     "audio_folder": ("classes",),
     "audio_csv": ("classes", "images", "text"),
+    "video_csv": ("classes", "images", "text", "every", "fps", "clips", "remainder", "frames", "frame_size"),
     "video_folder": ("classes", "every", "fps", "clips", "remainder", "frames", "frame_size"),
 }
-_LIST_KINDS = ("image_csv", "audio_csv")
+_LIST_KINDS = ("image_csv", "audio_csv", "video_csv")
 _KINDS_WITH_DEFAULTS = (
     "csv",
     "jsonl",
@@ -437,7 +452,7 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
         # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
     if found.kind in _LIST_KINDS:
-        arguments["root"] = arguments.pop("images")
+        arguments["root"] = arguments.pop("images", None)
     if found.kind in ("voc_segmentation", "cityscapes"):
         del arguments["ignore"]  # for the layout; the source has its own
     path: Any = {str(one.split): one.images for one in found.folders} or found.path

@@ -19,7 +19,7 @@ from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema import Feature, Image, Int64, Schema, Text
+from rekord.schema import Feature, Image, Int64, Label, Schema, Text
 from rekord.sources.base import (
     SourceFacts,
     SourceFile,
@@ -328,19 +328,24 @@ def image_csv(
     column named text, caption or the like, or with `text=True`), in the column `text`. The other has a column of 0
     and 1 for each of several classes; these columns keep their names.
     """
-    columns = {"image": image, "label": label, "split": split}
+    columns = check_list_options({"image": image, "label": label, "split": split}, text)
+    return ImageCsvSource(
+        as_path("path", path),
+        columns,
+        None if root is None else as_path("root", root),
+        class_names(classes),
+        text,
+    )
+
+
+def check_list_options(columns: Mapping[str, str | None], text: bool | None) -> tuple[tuple[str, str | None], ...]:
+    """The columns by role, "image" for the file of any kind; UsageError for what is no column name."""
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
             raise invalid(name, column, "a column name", f'{name}="…"')
     if text not in (None, True, False):
         raise invalid("text", text, "True, False, or None to decide by the data", "text=True")
-    return ImageCsvSource(
-        as_path("path", path),
-        tuple(columns.items()),
-        None if root is None else as_path("root", root),
-        class_names(classes),
-        text,
-    )
+    return tuple(zip(("image", "label", "split"), columns.values(), strict=True))
 
 
 def recognize_image_list(path: str, head: bytes | None = None, kind: FileKind = IMAGE_FILES) -> bool:
@@ -443,6 +448,8 @@ class ImageCsvSource(ListingSource):
 
     kind = "image_csv"
     files: ClassVar[FileKind] = IMAGE_FILES
+    row_bits: ClassVar[int] = 0
+    """The bits of a position that count the rows of a line, if files have several."""
 
     @property
     def root(self) -> str:
@@ -460,33 +467,39 @@ class ImageCsvSource(ListingSource):
         root = Path(self.images or self.root)
         names, lines = part.content
         for line in lines:
-            values: dict[str, Any] | RekordError
+            where = to_printable_path(line.list), line.position
             if line.code is not None:
-                values = self._row_error(line)
-            else:
-                values = self._read_line(line, root, names)
-            yield SourceRow(to_printable_path(line.list), line.position, values, line.line)
+                yield SourceRow(*where, self._row_error(line), line.line)
+                continue
+            # A table has a text, or a column per class.
+            known = dict(zip(names or ("label",), line.flags or (line.label,), strict=True))
+            if line.split is not None:
+                known["split"] = line.split
+            count = 0
+            try:
+                for count, values in enumerate(self.read_rows(root, line.image), 1):
+                    yield SourceRow(
+                        where[0], (line.position << self.row_bits) + count - 1, {**values, **known}, line.line
+                    )
+            except InvalidValue as refused:
+                yield SourceRow(
+                    where[0], (line.position << self.row_bits) + count, refused.to_error(self.column), line.line
+                )
 
-    def _read_line(self, line: _ImageCsvLine, root: Path, names: tuple[str, ...]) -> dict[str, Any] | RekordError:
-        try:
-            values = self.read_row(root, line.image)
-        except InvalidValue as refused:
-            return refused.to_error(self.files.name)
-        # A table has a text, or a column per class.
-        values |= dict(zip(names or ("label",), line.flags or (line.label,), strict=True))
-        if line.split is not None:
-            values["split"] = line.split
-        return values
+    @property
+    def column(self) -> str:
+        """The column that errors of a file name."""
+        return self.files.name
 
-    def read_row(self, root: Path, name: str) -> dict[str, Any]:
-        """The values of a listed file; raises InvalidValue."""
-        return {"image": root / name, "filename": name}
+    def read_rows(self, root: Path, name: str) -> Iterator[dict[str, Any]]:
+        """The rows of a listed file: usually one. Raises InvalidValue."""
+        yield {"image": root / name, "filename": name}
 
-    def build_schema(
-        self, is_text: bool, flags: Sequence[str], classes: Sequence[str] | None, paths: Sequence[str]
-    ) -> Schema | None:
-        """The schema of the rows; None if a layout has one for them."""
-        return _build_table_schema(flags) if is_text or flags else None
+    def build_schema(self, target: Mapping[str, Feature], paths: Sequence[str]) -> Schema | None:
+        """The schema of the rows with these labels, texts or flags; None if a layout has one for them."""
+        if any(feature.is_label for feature in target.values()) or not target:
+            return None
+        return Schema({"image": Image(), "filename": Text(), **target})
 
     def _list(self) -> SourceListing:
         """Read the lists, and look up every file."""
@@ -544,7 +557,10 @@ class ImageCsvSource(ListingSource):
         unused += self._find_unlisted(images, files)
         labels = {line.label for line in lines if line.label is not None}
         classes = None if is_table else classes or _order_classes(labels) or None
-        schema = self.build_schema(is_text, flags, classes, [os.path.join(root, image.path) for image in images])
+        target: dict[str, Feature] = {name: Int64() for name in flags} or ({"text": Text()} if is_text else {})
+        if classes:
+            target["label"] = Label(classes)
+        schema = self.build_schema(target, [os.path.join(root, image.path) for image in images])
         facts = SourceFacts(
             layout="table" if schema else "classification",
             schema=schema,
@@ -732,13 +748,6 @@ class ImageCsvSource(ListingSource):
         }["no image" if line.code == "E360" and not line.image else line.code or ""]
         where = Location(path=join_path(self.root, line.list), line=line.line, feature=feature)
         return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
-
-
-def _build_table_schema(flags: Sequence[str]) -> Schema:
-    features: dict[str, Feature] = {"image": Image(), "filename": Text()}
-    for name in flags:
-        features[name] = Int64()
-    return Schema(features if flags else {**features, "text": Text()})
 
 
 def _unquote(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from rekord.arguments import is_utf8_encodable
@@ -150,6 +150,11 @@ class MediaFolderSource(ListingSource):
     def has_one_row_each(self) -> bool:
         """Whether every file is one row."""
         return True
+
+
+def with_label_key(target: Mapping[str, Feature], key: str) -> dict[str, Feature]:
+    """Columns of which the label has this record key."""
+    return {name: replace(one, key=key) if isinstance(one, Label) else one for name, one in target.items()}
 
 
 def no_media_error(root: str, ignored: int, medium: str) -> RekordError:
