@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rekord.health.stats.run import stats
     from rekord.location import Location
     from rekord.schema import (
+        Audio,
         Boxes,
         Bytes,
         Float32,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         Tensor,
         Text,
         Timestamp,
+        Video,
     )
     from rekord.schema.schema import compat
     from rekord.training.predict import Prediction, TrainedModel, load_model
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
 __version__ = _VERSION
 
 __all__ = [
+    "Audio",
     "Boxes",
     "Bytes",
     "CompressionError",
@@ -107,6 +110,7 @@ __all__ = [
     "Timestamp",
     "TrainedModel",
     "UsageError",
+    "Video",
     "WireError",
     "Writer",
     "adopt",
@@ -159,8 +163,8 @@ _MODULES = {
     "rekord.health.salvage": "salvage",
     "rekord.health.stats.run": "stats",
     "rekord.location": "Location",
-    "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask MultiLabel Payload Schema Sparse Tensor Text "
-    "Timestamp",
+    "rekord.schema": "Audio Boxes Bytes Float32 Image Int64 Label Mask MultiLabel Payload Schema Sparse Tensor Text "
+    "Timestamp Video",
     "rekord.schema.schema": "compat",
     "rekord.training.predict": "Prediction TrainedModel load_model",
     "rekord.training.run": "train",

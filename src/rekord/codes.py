@@ -62,6 +62,8 @@ CODES: dict[str, str] = {
     "S146": "label has no classes yet",
     "S147": "column has too many classes",
     "S148": "column cannot be a label",
+    # Audio and video.
+    "S151": "PCM audio has no rate",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",
@@ -134,6 +136,14 @@ CODES: dict[str, str] = {
     "E336": "mask and image have different sizes",
     "E337": "mask has too many pixels to check",
     "E340": "value cannot be a class",
+    # Audio and video.
+    "E341": "audio has an unsupported format",
+    "E342": "audio is truncated or corrupt",
+    "E343": "audio has another rate or number of channels than declared",
+    "E344": "video has an unsupported format",
+    "E345": "video is truncated or corrupt",
+    "E346": "file has no video stream",
+    "E347": "audio or video is too large",
     # E35x to E37x: rows of a source
     "E350": "line of JSON is not an object",
     "E353": "text is not UTF-8",
@@ -194,6 +204,9 @@ CODES: dict[str, str] = {
     "D411": "stored mask does not contain class ids",
     "D412": "image has 16 bits, which the schema does not declare",
     "D413": "tensor does not match the shape stored with it",
+    "D414": "audio cannot be decoded",
+    "D415": "video cannot be decoded",
+    "D416": "audio or video is too large to decode",
     # X5xx: datasets and their storage
     "X501": "no such file or folder",
     "X502": "no record files here",
@@ -265,6 +278,8 @@ CODES: dict[str, str] = {
     "X570": "dataset was changed during the edit",
     "X571": "list contains records that do not exist",
     "X572": "record has a key that is not in the schema",
+    # X580: audio and video
+    "X580": "folder has no audio or video files",
     # X585: encodings of text files
     "X585": "text does not have the given encoding",
     # X588 to X592: shards that are adopted
@@ -407,6 +422,9 @@ CODES: dict[str, str] = {
     "H843": "image contains the position where it was taken",
     "H844": "image contains a maker note",
     "H845": "record identifies a patient",
+    # Remarks on audio and video, written unchanged.
+    "H847": "audio has several channels, which are averaged when decoded",
+    "H848": "audio or video name does not match the format of its bytes",
 }
 
 

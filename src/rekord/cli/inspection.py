@@ -39,6 +39,7 @@ def show(
     kind: shared.KindOption = None,
     raw: raw_data.RawOptions,
     text_files: raw_data.TextFileOptions,
+    videos: raw_data.VideoOptions,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Show records with their features and values; or the rows of raw data, as write would store them."""
@@ -47,7 +48,7 @@ def show(
     from rekord.errors import add_location
 
     if kind is None or path is None:
-        conversion = raw_data.prepare_raw_data("show", path, raw, text_files)
+        conversion = raw_data.prepare_raw_data("show", path, raw, text_files, videos)
         if conversion is not None:
             return _show_raw_data(conversion, path or raw.images or "", number=number, row=record, as_json=as_json)
     assert path is not None  # else there is raw data, or an error
@@ -217,12 +218,13 @@ def infer(
     kind: shared.KindOption = None,
     raw: raw_data.RawOptions,
     text_files: raw_data.TextFileOptions,
+    videos: raw_data.VideoOptions,
     as_json: Annotated[bool, flag_option("--json", "Print the schema as JSON.")] = False,
 ) -> int:
     """Infer a schema from records or raw data, and print the evidence for it."""
     conversion = None
     if kind is None or path is None:
-        conversion = raw_data.prepare_raw_data("infer", path, raw, text_files, limit)
+        conversion = raw_data.prepare_raw_data("infer", path, raw, text_files, videos, limit)
     if conversion is not None:
         from rekord.verbs.infer import infer_conversion
 

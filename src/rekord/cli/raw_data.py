@@ -13,7 +13,7 @@ from rekord.cli import console
 from rekord.cli import write_options as options
 from rekord.cli.console import StyledText, escape_controls, shorten_paths
 from rekord.cli.flag_hints import translate_document, translate_error, translate_hint
-from rekord.cli.options import Panel, flag_option, text_option
+from rekord.cli.options import Panel, flag_option, integer_option, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_byte_size
 
@@ -138,6 +138,47 @@ class TextFileOptions(ImageFileOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VideoOptions:
+    """Which frames of videos are stored, and how, for `write`, `infer` and `show`."""
+
+    every: Annotated[
+        int | None, integer_option("--every", "Store every N-th frame of videos instead of the files.", Panel.SOURCE)
+    ] = None
+    fps: Annotated[
+        str | None, text_option("--fps", "RATE", "Store the frames of videos at this rate per second.", Panel.SOURCE)
+    ] = None
+    clips: Annotated[
+        int | None,
+        integer_option("--clip-frames", "Store clips of N frames, one per record.", Panel.SOURCE),
+    ] = None
+    remainder: Annotated[
+        str | None,
+        text_option("--remainder", "keep|drop", "Whether to store a last clip that is shorter.", Panel.SOURCE),
+    ] = None
+    frames: Annotated[
+        str | None,
+        text_option("--frames", "jpeg|png|tensor", "How frames of videos are stored; jpeg by default.", Panel.SOURCE),
+    ] = None
+    frame_size: Annotated[
+        str | None, text_option("--frame-size", "HxW", "Resize frames of videos to this size.", Panel.SOURCE)
+    ] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options as `SourceOverrides` takes them."""
+        size = rate = None
+        if self.frame_size is not None:
+            with options.attribute_errors_to_option("--frame-size", self.frame_size, "--frame-size 240x320"):
+                size = options.parse_size(self.frame_size)
+        if self.fps is not None:
+            try:
+                rate = float(self.fps)
+            except ValueError:
+                expected = "frames per second"
+                raise console.invalid_option("--fps", self.fps, expected, "--fps 2") from None
+        return {**vars(self), "frame_size": size, "fps": rate}
+
+
+@dataclass(frozen=True, kw_only=True)
 class RawOptions:
     """How `infer` and `show` read raw data; nothing is given for record files."""
 
@@ -166,7 +207,12 @@ class RawOptions:
 
 
 def prepare_raw_data(
-    verb: str, path: str | None, raw: RawOptions, text_files: TextFileOptions, limit: int | None = None
+    verb: str,
+    path: str | None,
+    raw: RawOptions,
+    text_files: TextFileOptions,
+    videos: VideoOptions,
+    limit: int | None = None,
 ) -> Conversion | None:
     """The conversion that `rekord write` would run; None for record files."""
     from rekord.sources.base import DetectedSource
@@ -175,7 +221,7 @@ def prepare_raw_data(
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import LAYOUTS, MaskOptions
 
-    read_as = text_files.to_dict()
+    read_as = {**text_files.to_dict(), **videos.to_dict()}
     if raw.layout is not None:
         from rekord.arguments import one_of
 

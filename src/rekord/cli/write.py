@@ -74,6 +74,7 @@ def write(
         text_option("--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE),
     ] = None,
     text_files: raw_data.TextFileOptions,
+    videos: raw_data.VideoOptions,
     schema: Annotated[
         str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
@@ -201,7 +202,7 @@ def write(
         ignore=ignored,
         label_map=label_map,
         optional_masks=optional_masks,
-        text_options=text_files.to_dict(),
+        read_as={**text_files.to_dict(), **videos.to_dict()},
     )
     mask_options = MaskOptions(
         classes=known_classes if isinstance(known_classes, int) else None,
@@ -245,7 +246,7 @@ def _resolve_source(
     ignore: int | None,
     label_map: str | None,
     optional_masks: bool,
-    text_options: Mapping[str, Any],
+    read_as: Mapping[str, Any],
 ) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None]:
     """The folder to write, the source to read, the classes of a label map that it does not take, and its kind."""
     from rekord.sources.base import DetectedSource
@@ -284,7 +285,7 @@ def _resolve_source(
         label_map=label_map,
         images=images,
         optional_masks=True if optional_masks else None,
-        **text_options,
+        **read_as,
     )
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.

@@ -309,6 +309,15 @@ class ColumnTransformOptions:
             "--tokenize", "KEY=HOW", "Encode text as token ids; HOW: words, whitespace or a tokenizer.json."
         ),
     ] = None
+    mono: Annotated[bool, flag_option("--mono", "Average the channels of audio.", Panel.COLUMN_TRANSFORMS)] = False
+    resample: Annotated[
+        int | None,
+        integer_option("--resample", "Resample audio to N samples per second.", Panel.COLUMN_TRANSFORMS),
+    ] = None
+    log_mel: Annotated[
+        int | None,
+        integer_option("--log-mel", "Replace audio by log-mel spectrograms with N bands.", Panel.COLUMN_TRANSFORMS),
+    ] = None
     vocab_size: Annotated[
         int | None,
         integer_option(
@@ -351,6 +360,17 @@ def parse_column_transforms(given: ColumnTransformOptions) -> list[Transform]:
         ("--tokenize", given.tokenize, "text=words", lambda text: _parse_tokenize(text, size, given.max_tokens)),
     )
     made: list[Transform] = []
+    if given.mono:
+        made.append(make.mono())
+    for option, number, build in (
+        ("--resample", given.resample, make.resample),
+        ("--log-mel", given.log_mel, lambda bands: make.spectrogram(mels=bands)),
+    ):
+        if number is not None:
+            with attribute_errors_to_option(
+                option, str(number), f"{option} {16_000 if option == '--resample' else 80}"
+            ):
+                made.append(build(number))
     for option, texts, example, parse in requested:
         for text in texts or ():
             with attribute_errors_to_option(option, text, f"{option} {example}"):
@@ -509,10 +529,10 @@ def parse_image_transforms(given: ImageTransformOptions) -> list[Transform]:
         with attribute_errors_to_option("--resize-fit", given.resize_fit or ""):
             fit = one_of("fit", given.resize_fit or "stretch", images.FIT_MODES)
         with attribute_errors_to_option("--resize", given.resize, "--resize 224x224"):
-            made.append(images.resize(*_parse_size(given.resize), filter=name, fit=fit))  # type: ignore[arg-type]
+            made.append(images.resize(*parse_size(given.resize), filter=name, fit=fit))  # type: ignore[arg-type]
     if given.crop is not None:
         with attribute_errors_to_option("--crop", given.crop, "--crop 224x224"):
-            made.append(images.crop(*_parse_size(given.crop)))
+            made.append(images.crop(*parse_size(given.crop)))
     if given.encode is not None:
         with attribute_errors_to_option("--encode", given.encode, "--encode jpeg:90"):
             made.append(_parse_encode(given.encode))
@@ -552,7 +572,7 @@ def attribute_errors_to_option(option: str, text: str, do: str | None = None) ->
         ) from None
 
 
-def _parse_size(text: str) -> tuple[int, int]:
+def parse_size(text: str) -> tuple[int, int]:
     """`224x320` as height and width."""
     height, by, width = text.lower().replace("×", "x").partition("x")
     whole = [part.isascii() and part.isdigit() and len(part) < 7 for part in (height, width)]

@@ -20,7 +20,7 @@ from rekord.codec.values import suggest_key_fix, suggest_kind_fix
 from rekord.errors import RekordError, closest_matches, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
-from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
+from rekord.schema import Audio, Boxes, Feature, Schema, Sparse, Tensor
 from rekord.schema.schema import KIND_NAMES, RecordKind, check_kind
 
 RawColumn: TypeAlias = tuple[Any, Offsets | None, Validity | None]
@@ -200,9 +200,13 @@ def _to_optional(values: Array, valid: Validity | None) -> Optional:
 
 @decoded_column.register(Tensor)
 def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
-    """Raw bytes as arrays; zero-copy for contiguous rows of one shape."""
     if feature.stores_shape:
         return _assemble_shaped_tensors(feature, field, parts)
+    return assemble_raw_bytes(feature, field, parts, rows)
+
+
+def assemble_raw_bytes(feature: Feature, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
+    """Raw bytes as arrays; zero-copy for contiguous rows of one shape."""
     column, _, valid = parts[0]
     ends, data = Strings(column).packed()
     dtype = _declared_dtype(field).newbyteorder("<")
@@ -286,6 +290,14 @@ def _not_bool_error(field: ColumnPlan, row: int, found: int) -> RekordError:
         expected="bytes 0 and 1",
         found=str(found),
         do='declare rk.Tensor("uint8", …)',
+    )
+
+
+@decoded_column.register(Audio)
+def _assemble_audio(feature: Audio, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
+    """PCM samples as arrays, encoded files as they are."""
+    return (
+        assemble_raw_bytes(feature, field, parts, rows) if feature.is_pcm else _assemble_plain(field, parts[0], rows)
     )
 
 

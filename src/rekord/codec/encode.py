@@ -12,6 +12,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.arguments import invalid
+from rekord.codec.audio import store_audio
 from rekord.codec.columns import Array
 from rekord.codec.images.store import store_image, store_mask
 from rekord.codec.numbers import NumberRule, store_multi_hot, store_numbers, store_sparse, store_tensor, stored_times
@@ -25,9 +26,10 @@ from rekord.codec.values import (
     is_text,
     store_strings,
 )
+from rekord.codec.video import store_video
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema import Boxes, Feature, Image, Mask, MultiLabel, Schema, Sparse, Tensor, Timestamp
+from rekord.schema import Audio, Boxes, Feature, Image, Mask, MultiLabel, Schema, Sparse, Tensor, Timestamp, Video
 from rekord.schema.base import dtype_name
 
 StoredValues: TypeAlias = "Array | list[bytes]"
@@ -90,6 +92,8 @@ store_value.register(Sparse, lambda feature, value: store_sparse(value, feature)
 store_value.register(Image, lambda feature, value: ([store_image(value, feature)],))
 store_value.register(MultiLabel, lambda feature, value: (store_multi_hot(value, feature),))
 store_value.register(Mask, lambda feature, value: ([store_mask(value, feature)],))
+store_value.register(Audio, lambda feature, value: ([store_audio(value, feature)],))
+store_value.register(Video, lambda feature, value: ([store_video(value, feature)],))
 stored_list.register(Timestamp, lambda feature, value, shape: stored_times(value, feature, shape))
 
 

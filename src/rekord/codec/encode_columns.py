@@ -27,7 +27,7 @@ from rekord.codec.plan import CodecPlan, ColumnPlan, compile_plan
 from rekord.codec.values import InvalidValue, as_array, check_shape, describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Feature, Schema, Tensor, Timestamp
+from rekord.schema import Audio, Feature, Schema, Tensor, Timestamp
 
 Slots: TypeAlias = "list[Any]"
 """The input of the core, one per record key; None if no row has a value."""
@@ -228,7 +228,7 @@ class PackedStrings:
 
 
 @column_slot.register(Tensor)
-def _pack_tensors(feature: Tensor, column: Any, rows: int) -> Any:
+def pack_tensors(feature: Feature, column: Any, rows: int) -> Any:
     """Tensors of one shape in one array."""
     array = None if isinstance(column, (list, tuple, Ragged, Strings)) else as_array(column)
     if array is None or array.dtype.kind == "O" or isinstance(feature.dtype, str):
@@ -237,6 +237,13 @@ def _pack_tensors(feature: Tensor, column: Any, rows: int) -> Any:
     check_shape(array.shape[1:], feature.shape, array)
     data = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return (_octets(data, prod(array.shape[1:]) * array.dtype.itemsize), False), None, None
+
+
+@column_slot.register(Audio)
+def _pack_samples(feature: Audio, column: Any, rows: int) -> Any:
+    """PCM samples of one length in one array."""
+    is_stored = isinstance(column, np.ndarray) and column.dtype == feature.dtype
+    return pack_tensors(feature, column, rows) if is_stored else None
 
 
 def build_slots_by_row(field: ColumnPlan, column: Iterable[Any]) -> Slots:

@@ -476,10 +476,10 @@ def store_tensor(value: Any, feature: Tensor) -> tuple[Any, ...]:
     """An array of the declared dtype and shape as its raw little-endian bytes, and its shape if that is stored."""
     array = conform_tensor(value, feature)
     shape = (np.array(array.shape, np.int64),) if feature.stores_shape else ()
-    return [_raw_bytes(array, feature)], *shape
+    return [raw_bytes(array, feature)], *shape
 
 
-def conform_tensor(value: Any, feature: Tensor) -> Array:
+def conform_tensor(value: Any, feature: Feature) -> Array:
     """A value as an array of the declared shape, in the declared dtype."""
     array = None if is_text(value) else as_array(value)
     if array is not None and array.dtype.kind == "O":
@@ -489,14 +489,15 @@ def conform_tensor(value: Any, feature: Tensor) -> Array:
     return array
 
 
-def _raw_bytes(array: Array, feature: Tensor) -> bytes:
+def raw_bytes(array: Array, feature: Feature) -> bytes:
+    """The little-endian bytes of an array in the declared dtype."""
     if isinstance(feature.dtype, str):  # bfloat16 without NumPy's help: the upper half of a float32
         halves = np.ascontiguousarray(array, "<f4").view("<u4") >> np.uint32(16)
         return bytes(halves.astype("<u2").tobytes())
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def cast_tensor(array: Array, feature: Tensor) -> Array:
+def cast_tensor(array: Array, feature: Feature) -> Array:
     """An array in the declared dtype, if the cast changes no value."""
     name = dtype_name(feature.dtype)
     if array.dtype.name == name:
@@ -529,7 +530,7 @@ def _is_unchanged(whole: Array, out: Array) -> bool:
         return bool(np.array_equal(out.real.astype(whole.dtype), whole))
 
 
-def _tensor_from_values(value: Any, feature: Tensor) -> Array:
+def _tensor_from_values(value: Any, feature: Feature) -> Array:
     """Nested lists of plain numbers, which have no dtype."""
     leaves, given = flatten_nested(value)
     elements = []

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+import rekord.codec.media_columns  # noqa: F401 - registers how audio and video are decoded
 from rekord.arguments import invalid
 from rekord.codec.columns import Batch, Column, Optional, Ragged, SparseColumn, Strings
 from rekord.codec.images.decode import ImageColumnDecoder, pad_images
@@ -90,16 +91,16 @@ def compose_maps(first: MapFunction, last: MapFunction) -> MapFunction:
 def build_image_decoder(
     schema: Schema, columns: tuple[str, ...] | None, resize: tuple[int, int] | None
 ) -> ImageColumnDecoder:
-    """The decoder for the images and masks of some columns, or of all; a UsageError if there are none."""
+    """The decoder for the images, masks, audio and video of some columns, or all; a UsageError if there are none."""
     features = {name: schema[name] for name in (schema if columns is None else columns)}
-    images = {name: feature for name, feature in features.items() if feature.is_image}
+    images = {name: feature for name, feature in features.items() if feature.is_image or feature.is_media}
     if images:
         return ImageColumnDecoder(images, resize)
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)
     raise error(
         "U676",
-        "no images to decode",
-        expected="a column declared as rk.Image or rk.Mask",
+        "no images, audio or video to decode",
+        expected="a column declared as rk.Image, rk.Mask, rk.Audio or rk.Video",
         found=", ".join([f"`{name}`: {type(feature).__name__}" for name, feature in features.items()])[:60],
         do="decode=False"
         if stored is None

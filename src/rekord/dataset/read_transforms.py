@@ -182,7 +182,8 @@ def _replace_images_with_bytes(features: Mapping[str, Feature], wanted: frozense
     for name, feature in features.items():
         if name in wanted:
             plain = Bytes(key=feature.key, optional=feature.optional)
-            out[name] = plain if feature.is_image else feature
+            is_encoded = feature.is_image or (feature.is_media and feature.dtype is None)
+            out[name] = plain if is_encoded else feature
     return out
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from rekord.arguments import check_keywords
 from rekord.codec.images.inspect import CONVERT_HINT, EncodedImage, format_display_name, inspect_image
 from rekord.codec.images.store import check_mask_size, inspect_mask, store_image
+from rekord.codec.media import check_encoded_file
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -154,8 +155,8 @@ class PlainLayout:
 
     @cached_property
     def needs_derive(self) -> bool:
-        """Whether any column is an image."""
-        return bool(self._images or self._masks)
+        """Whether any column is an image, audio or video."""
+        return bool(self._images or self._masks or self._media)
 
     @cached_property
     def _images(self) -> dict[str, Image]:
@@ -169,8 +170,13 @@ class PlainLayout:
             for name, one in of_type(self.schema.context, Mask).items()
         }
 
+    @cached_property
+    def _media(self) -> dict[str, Feature]:
+        """The columns of audio and video files."""
+        return {name: one for name, one in self.schema.context.items() if one.is_media and one.dtype is None}
+
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        """The row with its images checked. Missing and unknown values are left to the encoder."""
+        """The row with its files checked. Missing and unknown values are left to the encoder."""
         values = dict(row)
         remarks: list[RowRemark] = []
         images: dict[str, EncodedImage] = {}
@@ -186,6 +192,15 @@ class PlainLayout:
                     check_mask_size(images[of], encoded, name=name)
                 values[name] = encoded.data
                 remarks += [RowRemark(code, name, what) for code, what in encoded.remarks]
+        for name, feature in self._media.items():
+            if (value := row.get(name)) is not None:
+                try:
+                    checked = check_encoded_file(feature, value, verify)
+                except InvalidValue as unfit:
+                    raise unfit.to_error(name) from unfit.__cause__
+                if checked is not None:
+                    values[name] = checked.data
+                    remarks += [RowRemark(code, name, what) for code, what in checked.remarks]
         return DerivedRow(values, tuple(remarks))
 
 

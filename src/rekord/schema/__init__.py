@@ -15,11 +15,12 @@ from rekord.schema.features import (
     Tensor,
     Text,
 )
+from rekord.schema.media import Audio, Video
 from rekord.schema.schema import Change, Compatibility, RecordKind, Schema, compat
 from rekord.schema.timestamp import Timestamp
 
 __all__ = [
-    "ABSENT", "Boxes", "Bytes", "Change", "Compatibility", "Feature", "Float32", "Image", "Int64",
-    "Label", "Mask", "MultiLabel", "Payload", "RecordKind", "Schema", "Sparse", "Tensor", "Text", "Timestamp",
-    "compat", "of_type",
+    "ABSENT", "Audio", "Boxes", "Bytes", "Change", "Compatibility", "Feature", "Float32", "Image",
+    "Int64", "Label", "Mask", "MultiLabel", "Payload", "RecordKind", "Schema", "Sparse", "Tensor", "Text",
+    "Timestamp", "Video", "compat", "of_type",
 ]  # fmt: skip

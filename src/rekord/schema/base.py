@@ -273,6 +273,9 @@ class Feature:
     is_image: ClassVar[bool] = False
     """Whether values are encoded images, which `decode=True` decodes to pixels."""
 
+    is_media: ClassVar[bool] = False
+    """Whether values are audio or video, which `decode=True` decodes to samples or frames."""
+
     is_label: ClassVar[bool] = False
     """Whether values name classes, which can be learned from data."""
 

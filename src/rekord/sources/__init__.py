@@ -4,6 +4,8 @@ A constructor takes the name of its module here: `rekord.sources.coco` is the fu
 """
 
 from rekord.sources.arrays import columns, npy, npz, pandas
+from rekord.sources.audio_csv import audio_csv
+from rekord.sources.audio_folder import audio_folder
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
 from rekord.sources.converted_images import convert_images
@@ -23,12 +25,14 @@ from rekord.sources.segmentation import cityscapes, segmentation
 from rekord.sources.table_files import arrow, parquet, polars
 from rekord.sources.tf_data import tf_data
 from rekord.sources.tiff import tiff
+from rekord.sources.video_csv import video_csv
+from rekord.sources.video_folder import video_folder
 from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 
 __all__ = [
-    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "convert_images", "csv", "dicom", "huggingface",
-    "image_csv", "image_folder", "images", "jsonl", "kitti", "nifti", "npy", "npy_folder", "npz", "pandas",
-    "parquet", "polars", "records", "rows", "segmentation", "text", "tf_data", "tiff", "torch_dataset", "voc",
-    "voc_segmentation", "webdataset", "yolo",
+    "arrow", "audio_csv", "audio_folder", "boxes_csv", "cityscapes", "coco", "columns", "convert_images",
+    "csv", "dicom", "huggingface", "image_csv", "image_folder", "images", "jsonl", "kitti", "nifti", "npy",
+    "npy_folder", "npz", "pandas", "parquet", "polars", "records", "rows", "segmentation", "text", "tf_data",
+    "tiff", "torch_dataset", "video_csv", "video_folder", "voc", "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from rekord.schema import Feature, Image, Label, Schema, Tensor, Text
 from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow, UnusedInput, list_files
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
-    ImageTree,
+    FileTree,
     ListingSource,
     SourceListing,
     find_files,
@@ -235,11 +235,11 @@ class ArrayFolderSource(ListingSource):
         )
         return SourceListing(facts, [(file.path, file.size_bytes) for file in files], (root, has_splits))
 
-    def _find_files(self) -> tuple[ImageTree, str]:
+    def _find_files(self) -> tuple[FileTree, str]:
         if os.path.isdir(self.path):
             return find_files(self.path, self.reader.is_wanted), self.path
         listing = list_files(self.path, self.reader.extensions)
-        return ImageTree(listing.files, 0), listing.root
+        return FileTree(listing.files, 0), listing.root
 
     def _feature(self, survey: _Survey) -> Feature:
         if self.images_as is not None:

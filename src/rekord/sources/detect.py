@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from glob import iglob
@@ -17,6 +17,7 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco, read_file_head
 from rekord.sources.array_files import ImagesAs
+from rekord.sources.audio_csv import recognize_audio_list
 from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, SourceGuess, list_files
 from rekord.sources.converted_images import convert_images
 from rekord.sources.dicom import DICOM_EXTENSIONS
@@ -28,7 +29,7 @@ from rekord.sources.folder_readings import (
     unknown_source_error,
     weigh_folder,
 )
-from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
+from rekord.sources.folder_survey import FolderSurvey, is_archive, is_container, is_documentation
 from rekord.sources.image_folder import (
     IMAGE_EXTENSIONS,
     find_images,
@@ -36,18 +37,32 @@ from rekord.sources.image_folder import (
     join_path,
     split_of_folder,
 )
+from rekord.sources.media_folder import (
+    AUDIO_EXTENSIONS,
+    UNREAD_AUDIO_EXTENSIONS,
+    UNREAD_VIDEO_EXTENSIONS,
+    VIDEO_EXTENSIONS,
+)
 from rekord.sources.tiff import TIFF_EXTENSIONS
+from rekord.sources.video_csv import recognize_video_list
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.router import is_remote
 
+MEDIA_KINDS = ("audio_folder", "video_folder")
 SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     "kitti",
     *("dicom", "nifti", "npy_folder", "tiff"),
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
+    *MEDIA_KINDS,
+    "audio_csv",
+    "video_csv",
 )
-FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti")
+FOLDER_KINDS = (
+    *("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti"),
+    *MEDIA_KINDS,
+)
 """Sources that read a whole folder: what they do not read in it is reported."""
 
 KIND_BY_EXTENSION = {
@@ -62,8 +77,11 @@ KIND_BY_EXTENSION = {
     **dict.fromkeys((".txt", ".text"), "text"),
     **dict.fromkeys((".tar", ".tgz"), "webdataset"),
     **dict.fromkeys(IMAGE_EXTENSIONS, "image_folder"),
+    **dict.fromkeys(AUDIO_EXTENSIONS | UNREAD_AUDIO_EXTENSIONS, "audio_folder"),
+    **dict.fromkeys(VIDEO_EXTENSIONS | UNREAD_VIDEO_EXTENSIONS, "video_folder"),
 }
 _WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
+_MEDIA_NAME = re.compile(rb"\.(?:(wave?|flac|og[ga]|opus|mp3)|mp4|m4v|mov|mkv|webm|avi)\b", re.IGNORECASE)
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_SHOWN = 4
@@ -91,7 +109,7 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
         )
     if not os.path.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))
-        if kind not in (None, "image_folder"):
+        if kind not in (None, "image_folder", *MEDIA_KINDS):
             matched = next(iglob(place, recursive=True), None)
             return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
@@ -158,7 +176,7 @@ def _identify_csv(path: str, layout: str | None) -> str:
         return "boxes_csv" if layout == "detection" else "image_csv"
 
     def identify(head: bytes) -> str:
-        return identify_list(path, head) or "csv"
+        return identify_list(path, head) or _identify_media_list(path, head) or "csv"
 
     return _inspect_file(path, "csv", identify)
 
@@ -169,9 +187,22 @@ def _identify_text(path: str) -> str:
     is_plain = path.lower().endswith(".txt")
     if not is_plain:
         return "text"
-    return _inspect_file(
-        path, "text", lambda head: identify_list(path, head) or ("csv" if _is_table(head) else "text")
-    )
+
+    def identify(head: bytes) -> str:
+        found = identify_list(path, head) or _identify_media_list(path, head)
+        return found or ("csv" if _is_table(head) else "text")
+
+    return _inspect_file(path, "text", identify)
+
+
+def _identify_media_list(path: str, head: bytes) -> str | None:
+    """The kind of a file that names audio or video files that exist. Other tables are recognised at once."""
+    found = _MEDIA_NAME.search(head)
+    if found is None:
+        return None
+    if found[1] is not None:
+        return "audio_csv" if recognize_audio_list(path, head) else None
+    return "video_csv" if recognize_video_list(path, head) else None
 
 
 def _is_table(head: bytes) -> bool:
@@ -242,6 +273,11 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
                 kinds[kind] += 1
                 first.setdefault(kind, full)
                 files.setdefault(kind, []).append(full)
+    for kind, recognize in _MEDIA_LISTS.items():
+        if kind in kinds and layout in (None, "auto"):
+            listed = _identify_listed(survey, files, kind, recognize)
+            if listed is not None:
+                return listed
     strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
@@ -274,9 +310,34 @@ def _is_in_folders(files: Sequence[str]) -> bool:
     return len(counts) > 1 and min(counts.values()) > 1
 
 
+_MEDIA_LISTS = {"audio_folder": recognize_audio_list, "video_folder": recognize_video_list}
+
+
+def _identify_listed(
+    survey: FolderSurvey, files: Mapping[str, Sequence[str]], folder: str, recognize: Callable[[str], bool]
+) -> DetectedSource | None:
+    """The list of a folder of audio or video; U621 if folders of classes say something else, or for several lists."""
+    tables = [path for kind in ("csv", "text") for path in files.get(kind, ())][:_MAX_TRIED]
+    lists = [path for path in tables if recognize(path)]
+    if not lists:
+        return None
+    kind, name = folder.replace("_folder", "_csv"), folder.removesuffix("_folder")
+    places = [os.path.relpath(path, survey.root).split(os.sep)[:-1] for path in files[folder]]
+    classes = {parts[0] for parts in places if parts and split_of_folder(parts[0]) is None}
+    if len(lists) == 1 and (len(classes) < 2 or all(map(is_container, classes))):
+        guess = SourceGuess(None, f"{name} files are those that {os.path.basename(lists[0])} lists")
+        return DetectedSource(kind, lists[0], guesses=(guess,))
+    readings = [
+        Reading(f"the list {os.path.basename(path)}", DetectedSource(kind, path), (join_path(path, ""),))
+        for path in lists
+    ]
+    what = f"several lists of {name} files" if len(lists) > 1 else f"a list of {name} files, and folders like classes"
+    raise refusal(survey, readings, what)
+
+
 def _describe_several(kind: str, files: Sequence[str]) -> str | None:
     """Why files of one kind are not one table: they are splits, or have different columns."""
-    if len(files) < 2 or kind in ("records", "webdataset"):
+    if len(files) < 2 or kind in ("records", "webdataset", *MEDIA_KINDS):
         return None
     splits = [split_of_file(file) for file in files]
     if len({split for split in splits if split is not None}) > 1:
@@ -306,9 +367,13 @@ def _split_reading(kind: str, path: str) -> Reading:
 
 def _file_reading(path: str, kind: str, count: int, first: str) -> Reading:
     """The files of one kind in a folder: the only one, or all in the folder of the first."""
-    name = {"csv": "CSV", "jsonl": "JSON", "text": "text"}.get(kind, kind)
+    name = {"csv": "CSV", "jsonl": "JSON", "audio_folder": "audio", "video_folder": "video"}.get(kind, kind)
     if count == 1:
         return Reading(f"the {name} file", DetectedSource(kind, first), (join_path(first, ""),))
+    if kind in MEDIA_KINDS:
+        return Reading(
+            f"{count:,} {name} files", DetectedSource(kind, path), (join_path(os.path.dirname(first), ""),)
+        )
     pattern = os.path.join(os.path.dirname(first), f"*{os.path.splitext(first)[1]}")
     return Reading(f"{count:,} {name} files", DetectedSource(kind, path), (join_path(pattern, ""),))
 
@@ -364,9 +429,16 @@ class SourceOverrides:
     affine: bool | None = None
     text: bool | None = None  # whether a list of images has texts instead of classes
     box_format: str | None = None
+    every: int | None = None  # from here on: which frames of videos are stored, and how
+    fps: float | None = None
+    clips: int | None = None
+    remainder: str | None = None
+    frames: str | None = None
+    frame_size: tuple[int, int] | None = None
 
 
 _NO_OVERRIDES = SourceOverrides()
+_FRAME_OVERRIDES = ("every", "fps", "clips", "remainder", "frames", "frame_size")
 _ACCEPTED_OVERRIDES = {
     "image_folder": ("classes",),
     "images": (),
@@ -386,10 +458,16 @@ _ACCEPTED_OVERRIDES = {
     "dicom": ("classes", "images_as", "pages", "rescale", "metadata"),
     "nifti": ("classes", "affine"),
     "npy_folder": ("classes",),
+    "audio_folder": ("classes",),
+    "audio_csv": ("classes", "images", "text"),
+    "video_csv": ("classes", "images", "text", *_FRAME_OVERRIDES),
+    "video_folder": ("classes", *_FRAME_OVERRIDES),
 }
 _ARRAY_KINDS = ("tiff", "dicom", "nifti", "npy_folder")
 _IMAGE_KINDS = (*FOLDER_KINDS, "coco", "image_csv", "boxes_csv")
-_TEXT_KINDS = ("csv", "jsonl", "text")
+_LIST_KINDS = ("image_csv", "audio_csv", "video_csv")
+_KINDS_WITH_DEFAULTS = ("csv", "jsonl", "text", "video_folder", *_ARRAY_KINDS)
+"""Their options that are not given are left to their defaults."""
 
 
 def takes_label_map(found: DetectedSource) -> bool:
@@ -408,12 +486,12 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
         if value is not None and name not in accepted:
             raise _unused_override_error(found, name, value)
     classes = overrides.classes
-    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv", *_ARRAY_KINDS):
+    if isinstance(classes, int) and found.kind in ("image_folder", *_LIST_KINDS, *MEDIA_KINDS, *_ARRAY_KINDS):
         raise _unused_override_error(found, "classes", classes)
     arguments = {name: getattr(overrides, name) for name in accepted}
     if found.kind in _ARRAY_KINDS and found.labelled is not None:
         arguments["labelled"] = found.labelled
-    if found.kind in (*_TEXT_KINDS, *_ARRAY_KINDS):
+    if found.kind in _KINDS_WITH_DEFAULTS:
         arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":
         arguments |= {"masks": found.masks, "optional_masks": bool(overrides.optional_masks)}
@@ -422,8 +500,8 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     elif "classes" in arguments and found.kind not in _ARRAY_KINDS:
         # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
-    if found.kind == "image_csv":
-        arguments["root"] = arguments.pop("images")
+    if found.kind in _LIST_KINDS:
+        arguments["root"] = arguments.pop("images", None)
     if found.kind in ("voc_segmentation", "cityscapes"):
         del arguments["ignore"]  # for the layout; the source has its own
     path: Any = {str(one.split): one.images for one in found.folders} or found.path

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,8 +28,9 @@ from rekord.sources.base import (
     UnusedInput,
 )
 from rekord.sources.image_folder import (
-    IMAGE_EXTENSIONS,
+    IMAGE_FILES,
     SPLIT_NAMES,
+    FileKind,
     ListingSource,
     SourceListing,
     fingerprint,
@@ -45,7 +47,6 @@ from rekord.storage.local import read_error
 MAX_LABEL_BYTES = 16 << 20
 """The largest annotation file of one image: far above a real one, and small in memory."""
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif")
 LIST_FOLDERS = ("annotations", "annotation", "labels", "lists", "splits", "split", "imagesets", "meta", "ann", "gt")
 _DRIVE_PATTERN = re.compile(r"[A-Za-z]:/")
 INTEGER_PATTERN = re.compile(r"0|[1-9]\d{0,9}")
@@ -58,8 +59,6 @@ HEAD_BYTES = 256 * 1024
 LIST_EXTENSIONS = (".csv", ".tsv", ".txt", ".lst")
 TEXT_EXTENSIONS = (".txt", ".lst")
 SEPARATORS = ",;\t|"
-_IMAGE_EXTENSION = "|".join(map(re.escape, sorted(IMAGE_EXTENSIONS, key=lambda one: (-len(one), one))))
-_LISTED_IMAGE = re.compile(rf"(.+?(?:{_IMAGE_EXTENSION}))(?:\s*[,;|\t]\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
 _NUMBERED_NAME = re.compile(r"(\d{1,9})(?:\s*[:,;=]\s*|\s+)(\S.*)")
 _MAX_CLASSES = 1 << 16
 _MAX_LISTS = 64  # in a folder
@@ -223,29 +222,29 @@ def find_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
     return None
 
 
-def stat_image(path: str) -> tuple[str, os.stat_result] | None:
-    """An image file; a path that is not named like an image is also tried with the extensions of images."""
-    for ending in ("",) if is_image_name(path) else ("", *IMAGE_ENDINGS):
+def stat_image(path: str, kind: FileKind = IMAGE_FILES) -> tuple[str, os.stat_result] | None:
+    """A file; a path that is not named like an image is also tried with the extensions of images."""
+    for ending in ("",) if kind.is_name(path) else ("", *kind.endings):
         facts = stat_file(path + ending)
         if facts is not None:
             return path + ending, facts
     return None
 
 
-def candidate_image_folders(path: str) -> list[str]:
+def candidate_image_folders(path: str, kind: FileKind = IMAGE_FILES) -> list[str]:
     """Folders that may hold the images of a list, the likeliest first: its own, those of the usual names, others."""
     folder = os.path.dirname(path) or "."
     stem = os.path.splitext(os.path.basename(path))[0]
     own = [re.sub(r"[-_](labels?|export|list|annotations?|gt)$", "", stem), stem]
     inner = [name for one in own for name in (one, f"images/{one}", f"{one}/images", f"{one}_images")]
-    usual = ["", "images", "JPEGImages", "img", "imgs", "Images", *inner, "train", "data"]
+    usual = ["", *kind.folders, *inner, "train", "data"]
     try:
         with os.scandir(folder) as entries:
             others = sorted([one.name for one in entries if one.is_dir() and not one.name.startswith(".")])
     except OSError:
         others = []
     # Lists in a folder of their own are next to the folder of the images.
-    above = ["../images", "../JPEGImages", "../img"] if os.path.basename(folder).lower() in LIST_FOLDERS else []
+    above = [f"../{one}" for one in kind.folders[:3]] if os.path.basename(folder).lower() in LIST_FOLDERS else []
     names = [*usual, *others[:_MAX_TRIED], *above, *([".."] if above else [])]
     places = dict.fromkeys(os.path.normpath(os.path.join(folder, *one.split("/"))) for one in names)
     return [place for place in places if os.path.isdir(place)]
@@ -263,33 +262,34 @@ def strip_folders(path: str, left_off: int) -> str:
     return path.split("/", left_off)[left_off] if left_off else path
 
 
-def stat_listed(base: str, path: str) -> tuple[str, os.stat_result] | None:
+def stat_listed(base: str, path: str, kind: FileKind = IMAGE_FILES) -> tuple[str, os.stat_result] | None:
     """A listed file and its path below `base`; None if it does not exist, or the path leads out of `base`."""
     if os.path.normpath(path).split(os.sep)[0] == "..":
         return None
-    found = stat_image(os.path.join(base, path))
+    found = stat_image(os.path.join(base, path), kind)
     return None if found is None else (path + found[0][len(os.path.join(base, path)) :], found[1])
 
 
-def find_base(paths: list[str], folders: Sequence[str]) -> tuple[str, int]:
+def find_base(paths: list[str], folders: Sequence[str], kind: FileKind = IMAGE_FILES) -> tuple[str, int]:
     """The folder that listed paths are relative to, and the number of leading folders to drop from them.
 
     Folders are dropped only if all paths share them and no path exists as it is, so that no path can lead to another
     one's file. Of several folders with images of these names the one with the most is used.
     """
-    if not paths or any(stat_listed(folders[0], path) for path in paths):
+    if not paths or any(stat_listed(folders[0], path, kind) for path in paths):
         return folders[0], 0
     shortest, longest = min(paths), max(paths)
     pairs = zip(shortest.split("/")[:-1], longest.split("/")[:-1], strict=False)
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
     sample = paths[:_MAX_SAMPLED]
     for count in range(1, min(shared, 64) + 1):
-        if any(stat_listed(folders[0], strip_folders(path, count)) for path in sample):
+        if any(stat_listed(folders[0], strip_folders(path, count), kind) for path in sample):
             return folders[0], count
     best, found = (folders[0], 0), 0
     for count in range(min(shared, 8) + 1):
         for folder in folders[1:]:
-            there = sum([stat_listed(folder, strip_folders(path, count)) is not None for path in sample[:_MAX_TRIED]])
+            tried = [strip_folders(path, count) for path in sample[:_MAX_TRIED]]
+            there = sum([stat_listed(folder, path, kind) is not None for path in tried])
             if there > found:
                 best, found = (folder, count), there
     return best
@@ -343,9 +343,15 @@ def order_splits(splits: Iterable[str | None]) -> tuple[str, ...] | None:
     return sort_splits([name for name in found if name is not None], (*SPLIT_NAMES, "trainval"))
 
 
-def split_list_line(line: str, separator: str | None) -> list[str]:
+@lru_cache(maxsize=4)
+def _listed_file_pattern(kind: FileKind) -> re.Pattern[str]:
+    extension = "|".join(map(re.escape, sorted(kind.extensions, key=lambda one: (-len(one), one))))
+    return re.compile(rf"(.+?(?:{extension}))(?:\s*[,;|\t]\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def split_list_line(line: str, separator: str | None, kind: FileKind = IMAGE_FILES) -> list[str]:
     """An image and the rest of a line: after an image name, else after the first separator or the last space."""
-    named = _LISTED_IMAGE.fullmatch(line)
+    named = _listed_file_pattern(kind).fullmatch(line)
     if named:
         image, rest = named[1], named[2]
     elif separator is not None:
@@ -422,7 +428,8 @@ def read_class_names(path: str) -> tuple[str, ...]:
     ids = [int(match[1]) for match in numbered if match]
     if ids in (list(range(len(names))), list(range(1, len(names) + 1))):
         names = [match[2] for match in numbered if match]
-    if len(set(names)) < len(names) or len(names) > _MAX_CLASSES or any(map(_LISTED_IMAGE.fullmatch, names)):
+    listed = _listed_file_pattern(IMAGE_FILES)
+    if len(set(names)) < len(names) or len(names) > _MAX_CLASSES or any(map(listed.fullmatch, names)):
         return ()
     return tuple(names)
 

@@ -687,7 +687,7 @@ def unknown_source_error(
         "U621",
         location=Location(path=join_path(path, "")),
         expected="images in folders, images and masks, VOC, COCO, YOLO, Cityscapes, CSV, JSON lines, Parquet, Arrow, "
-        "NumPy, TIFF, DICOM, NIfTI, text, tar (WebDataset) or record files",
+        "NumPy, TIFF, DICOM, NIfTI, audio, video, text, tar (WebDataset) or record files",
         found=found,
         likely=likely,
         do=do,

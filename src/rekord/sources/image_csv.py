@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, ClassVar, NamedTuple, TextIO
 
 from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
+from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema import Feature, Image, Int64, Schema, Text
+from rekord.schema import Feature, Image, Int64, Label, Schema, Text
 from rekord.sources.base import (
     SourceFacts,
     SourceFile,
@@ -43,26 +45,24 @@ from rekord.sources.detection_common import (
     strip_folders,
 )
 from rekord.sources.image_folder import (
+    IMAGE_FILES,
     SPLIT_NAMES,
+    FileKind,
     ListingSource,
     SourceListing,
     class_names,
     fingerprint,
-    is_image_name,
     join_path,
     sort_splits,
     stat_file,
     strip_image_extension,
     to_printable_path,
 )
+from rekord.sources.media_folder import AUDIO_FILES, VIDEO_FILES
 from rekord.storage.local import read_error
 
-# As compared: in lower case, without spaces, hyphens and underscores.
+# As compared: in lower case, without spaces, hyphens and underscores. Those of the file are in its `FileKind`.
 _COLUMN_ALIASES = {
-    "image": (
-        *("image", "imagepath", "imagefile", "imagefilename", "imagename", "imageuri", "imageurl", "img", "imgname"),
-        *("imgpath", "path", "file", "filename", "filepath", "uri", "imageid", "imgid", "idcode", "id"),
-    ),
     "label": ("label", "class", "classname", "category", "labelname", "target"),
     "split": ("split", "set", "subset", "partition"),
     "text": ("text", "caption", "transcription", "transcript", "sentence", "word", "words"),
@@ -87,8 +87,9 @@ class ImageCsvColumns(NamedTuple):
 class ImageCsvReader:
     """An open CSV: the file as it is now, and its rows, each with its first line."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, kind: FileKind = IMAGE_FILES) -> None:
         self.path = path
+        self.kind = kind
         self.ended = False
 
     def __enter__(self) -> tuple[SourceFile, Iterator[tuple[int, list[str]]]]:
@@ -110,7 +111,7 @@ class ImageCsvReader:
         head = next(lines, "")
         if not head.strip():
             raise unreadable_csv_error(self.path, "is empty", found="no first line")
-        if self.path.lower().endswith(TEXT_EXTENSIONS) and not _is_header(head):
+        if self.path.lower().endswith(TEXT_EXTENSIONS) and not _is_header(head, self.kind):
             yield from self._split_lines(head, lines)
             return
         reader = csv.reader(chain([head], lines), delimiter=max(SEPARATORS, key=head.count))
@@ -142,7 +143,7 @@ class ImageCsvReader:
         separator = next((one for one in SEPARATORS if one in head), None)
         for number, line in enumerate(chain([head], lines), 1):
             if line.strip():
-                yield number, split_list_line(line.strip(), separator)
+                yield number, split_list_line(line.strip(), separator, self.kind)
 
     def _lines(self, file: TextIO) -> Iterator[str]:
         number = 0
@@ -163,11 +164,11 @@ class ImageCsvReader:
             yield line
 
 
-def _is_header(line: str) -> bool:
+def _is_header(line: str, kind: FileKind) -> bool:
     """Whether the first line of a text file has the usual names of an image and of another column."""
     names = {_fold(name) for name in re.split(r"[,;\t|]", line)}
     others = {one for role in ("label", "text") for one in _COLUMN_ALIASES[role]}
-    return bool(names.intersection(_COLUMN_ALIASES["image"])) and bool(names & others)
+    return bool(names.intersection(kind.columns)) and bool(names & others)
 
 
 def _fold(name: str) -> str:
@@ -175,15 +176,20 @@ def _fold(name: str) -> str:
 
 
 def find_columns(
-    path: str, requested: Mapping[str, str | None], rows: Iterator[tuple[int, list[str]]]
+    path: str,
+    requested: Mapping[str, str | None],
+    rows: Iterator[tuple[int, list[str]]],
+    kind: FileKind = IMAGE_FILES,
 ) -> ImageCsvColumns:
+    """The columns that are `requested`, or named as usual; "image" is the file, of whatever kind."""
+    aliases = {"image": kind.columns, **_COLUMN_ALIASES}
     first = next(rows, None)
     head = first[1] if first else []
     at: dict[str, int | None] = {}
     for role, column in requested.items():
         if column is None:
             plain = [_fold(name) for name in head]
-            at[role] = next((plain.index(name) for name in _COLUMN_ALIASES[role] if name in plain), None)
+            at[role] = next((plain.index(name) for name in aliases[role] if name in plain), None)
         elif column in head:
             at[role] = head.index(column)
         else:
@@ -193,7 +199,10 @@ def find_columns(
                 f"has no column {preview(column)}",
                 expected="a header with this column",
                 found=_preview_header(head),
-                do=f'{role}="{meant}"' if meant else f'name one of these columns: {role}="…"',
+                do=f'{_argument(role, kind)}="{meant}"'
+                if meant
+                else f'name one of these columns: {_argument(role, kind)}="…"',
+                kind=kind,
             )
     image, label = at["image"], at["label"]
     text = next((i for i, name in enumerate(head) if _fold(name) in _COLUMN_ALIASES["text"] and i != image), None)
@@ -204,7 +213,7 @@ def find_columns(
         return ImageCsvColumns(
             image, used[1] or 0, at["split"], len(head), rows, is_text=is_text, unused=tuple(unused)
         )
-    images = [i for i, field in enumerate(head) if is_image_name(field)]
+    images = [i for i, field in enumerate(head) if kind.is_name(field)]
     if image is None and label is None and first and path.lower().endswith(TEXT_EXTENSIONS):
         return ImageCsvColumns(0, 1, None, 2, chain([first], rows))
     if image is None and label is None and len(images) == 1 and first:
@@ -218,7 +227,7 @@ def find_columns(
         flags = [(name, i) for i, name in enumerate(head) if i not in (image, at["split"]) and _fold(name)]
         sample = list(islice(rows, _SAMPLE_LINES))
         whole = chain(sample, rows)
-        names = {name for name, _ in flags} - {"image", "filename", "split"}
+        names = {name for name, _ in flags} - {kind.name, "filename", "split"}
         distinct = len(names) == len(flags) > 1 and all(map(is_utf8_encodable, names))
         if distinct and sample and all(_are_flags(fields, flags) for _, fields in sample):
             return ImageCsvColumns(image, image, at["split"], len(head), whole, flags=tuple(flags))
@@ -227,14 +236,20 @@ def find_columns(
         ):
             guess = f"`{flags[0][0]}` is the class: the only other column"
             return ImageCsvColumns(image, flags[0][1], at["split"], len(head), whole, guess=guess)
-    missing = "image" if image is None else "label"
+    missing = kind.name if image is None else "label"
     raise unreadable_csv_error(
         path,
         f"has no {missing} column",
-        expected=f"a header with {' or '.join(_COLUMN_ALIASES[missing][:2])}",
+        expected=f"a header with {' or '.join(aliases['image' if image is None else 'label'][:2])}",
         found=_preview_header(head),
-        do=f'name the column of the {missing}s: {missing}="…"',
+        do=f'name the column of the {kind.plural if image is None else "labels"}: {missing}="…"',
+        kind=kind,
     )
+
+
+def _argument(role: str, kind: FileKind) -> str:
+    """The argument that names a column."""
+    return kind.name if role == "image" else role
 
 
 def _are_classes(values: list[str]) -> bool:
@@ -264,11 +279,12 @@ def unreadable_csv_error(
     expected: str = "a CSV with a header, and a line per image",
     do: str = "save it as CSV in UTF-8, with the columns image and label",
     line: int | None = None,
+    kind: FileKind = IMAGE_FILES,
 ) -> RekordError:
     name = join_path("", path)
     return error(
         "X528",
-        f"list of images {what}",
+        f"list of {kind.plural} {what}",
         location=Location(path=name, line=line),
         expected=expected,
         found=found,
@@ -278,6 +294,7 @@ def unreadable_csv_error(
 
 _SAMPLE_LINES = 1000
 _MAX_NUMERIC_CLASSES = 1 << 16
+_FILE_KINDS = (IMAGE_FILES, AUDIO_FILES, VIDEO_FILES)
 _MAX_TRIED = 50  # images that are looked up, or folders
 
 
@@ -311,42 +328,47 @@ def image_csv(
     column named text, caption or the like, or with `text=True`), in the column `text`. The other has a column of 0
     and 1 for each of several classes; these columns keep their names.
     """
-    columns = {"image": image, "label": label, "split": split}
-    for name, column in columns.items():
-        if column is not None and not isinstance(column, str):
-            raise invalid(name, column, "a column name", f'{name}="…"')
-    if text not in (None, True, False):
-        raise invalid("text", text, "True, False, or None to decide by the data", "text=True")
+    columns = check_list_options({"image": image, "label": label, "split": split}, text)
     return ImageCsvSource(
         as_path("path", path),
-        tuple(columns.items()),
+        columns,
         None if root is None else as_path("root", root),
         class_names(classes),
         text,
     )
 
 
-def recognize_image_list(path: str, head: bytes | None = None) -> bool:
+def check_list_options(columns: Mapping[str, str | None], text: bool | None) -> tuple[tuple[str, str | None], ...]:
+    """The columns by role, "image" for the file of any kind; UsageError for what is no column name."""
+    for name, column in columns.items():
+        if column is not None and not isinstance(column, str):
+            raise invalid(name, column, "a column name", f'{name}="…"')
+    if text not in (None, True, False):
+        raise invalid("text", text, "True, False, or None to decide by the data", "text=True")
+    return tuple(zip(("image", "label", "split"), columns.values(), strict=True))
+
+
+def recognize_image_list(path: str, head: bytes | None = None, kind: FileKind = IMAGE_FILES) -> bool:
     """Whether `image_csv` reads a file or a folder: lists of images that exist, with classes, texts or flags.
 
     `head` is the beginning of the file, if it was already read.
     """
     if head is None and os.path.isdir(path):
         with suppress(RekordError):
-            return bool(_find_lists(path)[0])
+            return bool(_find_lists(path, kind)[0])
         return False
-    return _read_sample(path, head) is not None
+    return _read_sample(path, head, kind) is not None
 
 
-def _read_sample(path: str, head: bytes | None = None) -> list[_ImageCsvLine] | None:
+def _read_sample(path: str, head: bytes | None, kind: FileKind) -> list[_ImageCsvLine] | None:
     """The first lines of a list of images; None if the file is not one, or none of its images exists."""
     text, is_cut = read_list_head(path, head)
     if not text or recognize_boxes_csv(path, text.encode("utf-8", "surrogateescape")):
         return None
     lines: list[_ImageCsvLine] = []
     try:
-        rows = ImageCsvReader(path).rows(io.StringIO(text, newline=""))
-        found = find_columns(path, {"image": None, "label": None, "split": None}, rows)
+        rows = ImageCsvReader(path, kind).rows(io.StringIO(text, newline=""))
+        found = find_columns(path, {"image": None, "label": None, "split": None}, rows, kind)
         for i, row in enumerate(islice(found.rows, _SAMPLE_LINES)):
             lines.append(_parse_line(i, *row, found))
     except RekordError:
@@ -355,22 +377,28 @@ def _read_sample(path: str, head: bytes | None = None) -> list[_ImageCsvLine] | 
     good = [line for line in lines if line.code is None]
     if 2 * len(good) <= len(lines):
         return None
-    if not found.flags and path.lower().endswith(TEXT_EXTENSIONS) and not _is_target([one.label for one in good]):
+    if (
+        not found.flags
+        and path.lower().endswith(TEXT_EXTENSIONS)
+        and not _is_target([one.label for one in good], kind)
+    ):
         return None
     if not found.flags and _are_measurements([one.label for one in good if one.label]):
         return None
     names = [line.image for line in good]
-    base, left_off = find_base(names, candidate_image_folders(path))
+    if any(other.is_name(name) for other in _FILE_KINDS if other is not kind for name in names[:_MAX_TRIED]):
+        return None
+    base, left_off = find_base(names, candidate_image_folders(path, kind), kind)
     tried = [strip_folders(name, left_off) for name in names[:_MAX_TRIED]]
-    exist = sum([stat_listed(base, name) is not None for name in tried])
+    exist = sum([stat_listed(base, name, kind) is not None for name in tried])
     # Any word may be the name of a file: without extensions, most of them must be.
-    return lines if exist and (any(map(is_image_name, tried)) or 2 * exist > len(tried)) else None
+    return lines if exist and (any(map(kind.is_name, tried)) or 2 * exist > len(tried)) else None
 
 
-def _is_target(values: Sequence[str | None]) -> bool:
+def _is_target(values: Sequence[str | None], kind: FileKind) -> bool:
     """Whether the rest of lines is a class or a text: not another image, and not several numbers."""
     known = [value for value in values if value]
-    return bool(known) and not any(is_image_name(one) for one in known) and not all(map(_has_numbers, known))
+    return bool(known) and not any(kind.is_name(one) for one in known) and not all(map(_has_numbers, known))
 
 
 def _has_numbers(value: str) -> bool:
@@ -380,15 +408,15 @@ def _has_numbers(value: str) -> bool:
     return len(numbers) > 1 and len(words) - len(numbers) < 2
 
 
-def _find_lists(folder: str) -> tuple[dict[str, str | None], str | None]:
+def _find_lists(folder: str, kind: FileKind) -> tuple[dict[str, str | None], str | None]:
     """The lists in a folder by path, with their splits, and another one that lists the same as the only list.
 
     There are none if several are not one per split.
     """
-    found = find_lists(folder, recognize_image_list)
+    found = find_lists(folder, partial(recognize_image_list, kind=kind))
     if len(found) < 2 or None not in found.values():
         return found, None
-    samples = [_read_sample(os.path.join(folder, path)) or [] for path in found]
+    samples = [_read_sample(os.path.join(folder, path), None, kind) or [] for path in found]
     same = {frozenset((strip_image_extension(one.image), one.label, one.flags) for one in lines) for lines in samples}
     if len(same) > 1 or len(found) > 2 or len(samples[0]) >= _SAMPLE_LINES:
         return {}, None
@@ -419,6 +447,9 @@ class ImageCsvSource(ListingSource):
     text: bool | None = None
 
     kind = "image_csv"
+    files: ClassVar[FileKind] = IMAGE_FILES
+    row_bits: ClassVar[int] = 0
+    """The bits of a position that count the rows of a line, if files have several."""
 
     @property
     def root(self) -> str:
@@ -436,21 +467,44 @@ class ImageCsvSource(ListingSource):
         root = Path(self.images or self.root)
         names, lines = part.content
         for line in lines:
-            values: dict[str, Any] | RekordError
+            where = to_printable_path(line.list), line.position
             if line.code is not None:
-                values = self._row_error(line)
-            else:
-                values = {"image": root / line.image, "filename": line.image}
-                # A table has a text, or a column per class.
-                values |= dict(zip(names or ("label",), line.flags or (line.label,), strict=True))
-                if line.split is not None:
-                    values["split"] = line.split
-            yield SourceRow(to_printable_path(line.list), line.position, values, line.line)
+                yield SourceRow(*where, self._row_error(line), line.line)
+                continue
+            # A table has a text, or a column per class.
+            known = dict(zip(names or ("label",), line.flags or (line.label,), strict=True))
+            if line.split is not None:
+                known["split"] = line.split
+            count = 0
+            try:
+                for count, values in enumerate(self.read_rows(root, line.image), 1):
+                    yield SourceRow(
+                        where[0], (line.position << self.row_bits) + count - 1, {**values, **known}, line.line
+                    )
+            except InvalidValue as refused:
+                yield SourceRow(
+                    where[0], (line.position << self.row_bits) + count, refused.to_error(self.column), line.line
+                )
+
+    @property
+    def column(self) -> str:
+        """The column that errors of a file name."""
+        return self.files.name
+
+    def read_rows(self, root: Path, name: str) -> Iterator[dict[str, Any]]:
+        """The rows of a listed file: usually one. Raises InvalidValue."""
+        yield {"image": root / name, "filename": name}
+
+    def build_schema(self, target: Mapping[str, Feature], paths: Sequence[str]) -> Schema | None:
+        """The schema of the rows with these labels, texts or flags; None if a layout has one for them."""
+        if any(feature.is_label for feature in target.values()) or not target:
+            return None
+        return Schema({"image": Image(), "filename": Text(), **target})
 
     def _list(self) -> SourceListing:
         """Read the lists, and look up every file."""
         if os.path.isdir(self.path):
-            lists, other = _find_lists(self.path)
+            lists, other = _find_lists(self.path, self.files)
             if not lists:
                 raise self._no_lists_error()
         else:
@@ -465,22 +519,26 @@ class ImageCsvSource(ListingSource):
         kinds: dict[tuple[bool, tuple[str, ...]], str] = {}
         for name, split in lists.items():
             path = os.path.join(self.root, name)
-            with ImageCsvReader(path) as (own, rows):
-                columns = find_columns(path, dict(self.columns), rows)
+            with ImageCsvReader(path, self.files) as (own, rows):
+                columns = find_columns(path, dict(self.columns), rows, self.files)
                 found = [_parse_line(i, *row, columns) for i, row in enumerate(columns.rows)]
             if not found:
                 raise unreadable_csv_error(path, "has no rows", found="only a header")
             files.append(own._replace(path=name.replace(os.sep, "/")))
-            unused += [UnusedInput("column", one, "neither image, class nor split") for one in columns.unused if one]
+            unused += [
+                UnusedInput("column", one, f"neither {self.files.name}, class nor split")
+                for one in columns.unused
+                if one
+            ]
             unused = list(dict.fromkeys(unused))
             guesses += [SourceGuess("label", columns.guess, 'label="…"')] if columns.guess else []
             is_text, found = self._choose_target(path, columns, found, guesses)
             kinds[is_text, tuple([one for one, _ in columns.flags])] = path
-            folders = [self.images] if self.images else candidate_image_folders(path)
-            base, left_off = find_base([line.image for line in found if line.code is None], folders)
+            folders = [self.images] if self.images else candidate_image_folders(path, self.files)
+            base, left_off = find_base([line.image for line in found if line.code is None], folders, self.files)
             if self.images is None and os.path.normpath(base) != os.path.normpath(os.path.dirname(path) or "."):
-                what = f"images are in {to_printable_path(relative_path(self.root, base))}"
-                guesses.append(SourceGuess("image", what, "root=…"))
+                what = f"{self.files.plural} are in {to_printable_path(relative_path(self.root, base))}"
+                guesses.append(SourceGuess(self.files.name, what, "root=…"))
             below = relative_path(root, base)
             prefix = "" if below == "." else f"{below}/"
             for line in found:
@@ -494,23 +552,29 @@ class ImageCsvSource(ListingSource):
         (is_text, flags), _ = kinds.popitem()
         sizes, images = self._find_files(lines, root, is_text)
         files += images
-        schema = _build_table_schema(flags) if is_text or flags else None
-        classes = None if schema else self._name_classes(lines, files, unused, guesses)
+        is_table = is_text or bool(flags)
+        classes = None if is_table else self._name_classes(lines, files, unused, guesses)
         unused += self._find_unlisted(images, files)
         labels = {line.label for line in lines if line.label is not None}
+        classes = None if is_table else classes or _order_classes(labels) or None
+        target: dict[str, Feature] = {name: Int64() for name in flags} or ({"text": Text()} if is_text else {})
+        if classes:
+            target["label"] = Label(classes)
+        schema = self.build_schema(target, [os.path.join(root, image.path) for image in images])
         facts = SourceFacts(
             layout="table" if schema else "classification",
             schema=schema,
-            classes=None if schema else classes or _order_classes(labels) or None,
+            classes=classes,
             rows=len(lines),
             source_bytes=sum(sizes),
             splits=sort_splits({line.split for line in lines if line.split is not None}) or None,
             files=fingerprint(files),
             unused=tuple(unused),
             guesses=tuple(guesses),
-            extra={} if schema else {"labels": bool(labels)},
+            extra={} if is_table else {"labels": bool(labels)},
         )
-        return SourceListing(facts, list(zip(lines, sizes, strict=True)), tuple(schema)[2:] if schema else ())
+        names = flags if flags else ("text",) if is_text else ()
+        return SourceListing(facts, list(zip(lines, sizes, strict=True)), names)
 
     def _find_files(self, lines: list[_ImageCsvLine], root: str, is_text: bool) -> tuple[list[int], list[SourceFile]]:
         """Look up the files of all lines: their sizes, and the files. Lines without a file become bad rows."""
@@ -518,7 +582,7 @@ class ImageCsvSource(ListingSource):
         files: list[SourceFile] = []
         first: dict[Any, str] = {}
         for i, line in enumerate(lines):
-            found = None if line.code is not None else stat_listed(root, line.image)
+            found = None if line.code is not None else stat_listed(root, line.image, self.files)
             sizes.append(0 if found is None else found[1].st_size)
             if line.code is not None:
                 continue
@@ -557,6 +621,7 @@ class ImageCsvSource(ListingSource):
                 "has numbers that are not classes",
                 expected="classes: names, or integers",
                 found=preview(values[0]),
+                kind=self.files,
                 do='layout="table" for a table of numbers without images, or label="…" if each number is a class',
             )
         if not path.lower().endswith(TEXT_EXTENSIONS):
@@ -565,7 +630,7 @@ class ImageCsvSource(ListingSource):
         are_ids = all(INTEGER_PATTERN.fullmatch(value) for value in distinct)
         if are_ids or 2 * len(distinct) <= len(values) or distinct <= set(self._find_class_names(path)[0]):
             return False, lines
-        if not _is_target(values):
+        if not _is_target(values, self.files):
             raise unreadable_csv_error(
                 path,
                 "has no class or text after the images",
@@ -627,15 +692,19 @@ class ImageCsvSource(ListingSource):
         unused = []
         for folder in sorted(folders)[:_MAX_TRIED]:
             with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
-                names = [entry.name for entry in entries if is_image_name(entry.name)]
+                names = [entry.name for entry in entries if self.files.is_name(entry.name)]
                 more = sum([os.path.normpath(os.path.join(folder, name)) not in listed for name in names])
                 if more:
                     what = os.path.join(to_printable_path(folder), "*")
-                    unused.append(UnusedInput("file", what, f"{more:,} images that no list names"))
+                    unused.append(UnusedInput("file", what, f"{more:,} {self.files.plural} that no list names"))
         if os.path.isdir(self.path):
             known = {file.path for file in files}
             for name in sorted(os.listdir(self.path), key=os.fsencode)[:_SAMPLE_LINES]:
-                if name not in known and os.path.isfile(os.path.join(self.path, name)) and not is_image_name(name):
+                if (
+                    name not in known
+                    and os.path.isfile(os.path.join(self.path, name))
+                    and not self.files.is_name(name)
+                ):
                     unused.append(UnusedInput("file", to_printable_path(name), "not a list that is read"))
         return unused
 
@@ -649,12 +718,13 @@ class ImageCsvSource(ListingSource):
         )
 
     def _row_error(self, line: _ImageCsvLine) -> RekordError:
+        name = self.files.name
         below = "the folder of the list" if self.images is None else to_printable_path(self.images)
         what, feature, expected, found, do = {
-            "no image": ("line has no image", "image", "a path", "nothing", "fix or remove the line"),
+            "no image": (f"line has no {name}", name, "a path", "nothing", "fix or remove the line"),
             "E360": (
-                "listed image does not exist",
-                "image",
+                f"listed {name} does not exist",
+                name,
                 f"a file below {below}",
                 f"no file {preview(line.image)}",
                 "fix the path, or pass the folder that the paths are relative to: root=…",
@@ -668,23 +738,16 @@ class ImageCsvSource(ListingSource):
             ),
             "E361": ("line has no label", "label", "a class", line.detail, "add a label to the line, or remove it"),
             "E362": (
-                f"lines {line.detail} and {line.line:,} list the same image",
-                "image",
-                "each image once",
+                f"lines {line.detail} and {line.line:,} list the same {name}",
+                name,
+                f"each {name} once",
                 preview(line.image),
-                "remove one of the two lines: the image would be in the dataset twice",
+                "remove one of the two lines: it would be in the dataset twice",
             ),
             "E318": ("line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8"),
         }["no image" if line.code == "E360" and not line.image else line.code or ""]
         where = Location(path=join_path(self.root, line.list), line=line.line, feature=feature)
         return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
-
-
-def _build_table_schema(flags: Sequence[str]) -> Schema:
-    features: dict[str, Feature] = {"image": Image(), "filename": Text()}
-    for name in flags:
-        features[name] = Int64()
-    return Schema(features if flags else {**features, "text": Text()})
 
 
 def _unquote(text: str) -> str:

@@ -31,28 +31,57 @@ _MAX_PATHS_TO_FOLDER = 16  # to one folder through links, before they count as a
 _MAX_LEVELS = 64
 
 
-class ImageTree(NamedTuple):
-    """The images below a folder, sorted by the bytes of their paths."""
+@dataclass(frozen=True)
+class FileKind:
+    """Files that a list may name: how they, the columns that list them, and their folders are usually named."""
+
+    name: str  # in messages
+    plural: str
+    extensions: frozenset[str]
+    endings: tuple[str, ...]  # tried for names without an extension
+    columns: tuple[str, ...]  # in lower case, without spaces, hyphens and underscores
+    folders: tuple[str, ...]
+
+    def is_name(self, path: str) -> bool:
+        """Whether a file is named like one, ignoring case."""
+        return os.path.splitext(path)[1].lower() in self.extensions
+
+
+IMAGE_FILES = FileKind(
+    name="image",
+    plural="images",
+    extensions=IMAGE_EXTENSIONS,
+    endings=(".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif"),
+    columns=(
+        *("image", "imagepath", "imagefile", "imagefilename", "imagename", "imageuri", "imageurl", "img", "imgname"),
+        *("imgpath", "path", "file", "filename", "filepath", "uri", "imageid", "imgid", "idcode", "id"),
+    ),
+    folders=("images", "JPEGImages", "img", "imgs", "Images"),
+)
+
+
+class FileTree(NamedTuple):
+    """The files of one kind below a folder, sorted by the bytes of their paths."""
 
     files: tuple[SourceFile, ...]
     ignored: int  # other files
 
 
-def find_images(root: str) -> ImageTree:
-    """Every image below a folder, by its extension.
+def find_images(root: str) -> FileTree:
+    """Every image below a folder, by its extension."""
+    return find_files(root, is_image_name)
+
+
+def find_files(root: str, is_wanted: Callable[[str], bool]) -> FileTree:
+    """The files below a folder that a function of their path wants.
 
     Hidden files and those of operating systems are skipped. Links are followed, except back into a folder that
     contains them. A broken link is listed with no bytes, so that its row can report it.
     """
-    return find_files(root, is_image_name)
-
-
-def find_files(root: str, is_wanted: Callable[[str], bool]) -> ImageTree:
-    """The files below a folder that a function of their path wants, in the same way."""
     walk = _FolderWalk(root, is_wanted)
     files = list(walk.files(root, "", ()))
     files.sort(key=lambda file: os.fsencode(file.path))
-    return ImageTree(tuple(files), walk.ignored)
+    return FileTree(tuple(files), walk.ignored)
 
 
 class _FolderWalk:
@@ -301,22 +330,32 @@ class ImageFolderSource(ListingSource):
         files, ignored = find_images(validate_folder(self.root))
         if not files:
             raise no_images_error(self.root, ignored)
-        tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
-        has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
-        folders = {file.path.rpartition("/")[0] for file in files}
-        places = [self._parse(f"{one}/" if one else "", has_splits) for one in folders if is_utf8_encodable(one)]
-        found = {place.label for place in places if place.label is not None}
-        splits = {place.split for place in places}
+        has_splits, found, splits = read_class_folders(files)
+        found = found if self.labelled else ()
         facts = SourceFacts(
             layout="classification" if self.labelled else "images",
-            classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,
+            classes=self.classes or found or None,
             rows=len(files),
             source_bytes=sum([file.size_bytes for file in files]),
-            splits=tuple([name for name in SPLIT_NAMES if name in splits]) or None,
+            splits=splits,
             files=fingerprint(files),
             extra={"ignored_files": ignored, "labels": bool(found)},
         )
         return SourceListing(facts, [(file.path, file.size_bytes) for file in files], has_splits)
+
+
+def read_class_folders(files: Sequence[SourceFile]) -> tuple[bool, tuple[str, ...], tuple[str, ...] | None]:
+    """Whether the first level of folders are splits, the classes that folders are named after, and the splits."""
+    tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
+    has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
+    folders = {file.path.rpartition("/")[0] for file in files}
+    places = [
+        parse_label_and_split(f"{one}/" if one else "", has_splits) for one in folders if is_utf8_encodable(one)
+    ]
+    found = {place.label for place in places if place.label is not None}
+    splits = {place.split for place in places}
+    classes = tuple(sorted(found, key=os.fsencode))
+    return has_splits, classes, tuple([name for name in SPLIT_NAMES if name in splits]) or None
 
 
 class LabelAndSplit(NamedTuple):

@@ -19,6 +19,7 @@ from rekord.sources.base import SourceFile
 from rekord.sources.colour_tables import VOC_IGNORE, read_text_lines, read_voc_classes
 from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationSource, RowEntry
 from rekord.sources.image_folder import (
+    IMAGE_FILES,
     SourceListing,
     class_names,
     find_images,
@@ -483,7 +484,7 @@ def _parse_listed_name(word: str) -> str:
 
 def _find_image_by_stem(folder: str, name: str) -> tuple[str, os.stat_result] | None:
     """The image of this name, with any extension of images."""
-    names = [name] if is_image_name(name) else [name + ending for ending in detection.IMAGE_ENDINGS]
+    names = [name] if is_image_name(name) else [name + ending for ending in IMAGE_FILES.endings]
     return next((found for one in names if (found := detection.find_image(folder, one)) is not None), None)
 
 

@@ -1,5 +1,6 @@
 """Transforms of rows, for writing (`rk.write(…, transforms=…)`) and for reading (`split.transform(…)`)."""
 
+from rekord.transforms.audio import mono, resample, spectrogram
 from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain, chain
 from rekord.transforms.images import crop, decode, encode, grayscale, normalize, resize
@@ -9,7 +10,7 @@ from rekord.transforms.text import hash_into, hash_words, tfidf, tokenize
 from rekord.transforms.vocabularies import vocabulary
 
 __all__ = [
-    "Bound", "Chain", "FitState", "Learning", "Transform", "bucketize", "cast", "chain", "crop",
-    "decode", "encode", "grayscale", "hash_into", "hash_words", "normalize", "one_hot", "orient",
-    "resize", "standardize", "strip_metadata", "tfidf", "tokenize", "vocabulary",
+    "Bound", "Chain", "FitState", "Learning", "Transform", "bucketize", "cast", "chain", "crop", "decode",
+    "encode", "grayscale", "hash_into", "hash_words", "mono", "normalize", "one_hot", "orient", "resample",
+    "resize", "spectrogram", "standardize", "strip_metadata", "tfidf", "tokenize", "vocabulary",
 ]  # fmt: skip

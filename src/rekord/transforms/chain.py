@@ -13,6 +13,7 @@ import msgspec
 from rekord.arguments import UnknownOption, check_keywords
 from rekord.errors import RekordError, error, preview
 from rekord.schema import Schema
+from rekord.transforms.audio import Mono, Resample, Spectrogram
 from rekord.transforms.base import Bound, RecordedTransform, Row, Transform, apply_all
 from rekord.transforms.images import (
     Crop,
@@ -30,8 +31,8 @@ from rekord.transforms.text import HashInto, HashWords, Tfidf, Tokenize
 from rekord.transforms.vocabularies import Lookup
 
 _RECORDED_CLASSES: tuple[type[RecordedTransform], ...] = (
-    Bucketize, Cast, Crop, Decode, Encode, Grayscale, HashInto, HashWords, Lookup, Normalize, OneHot, Orient,
-    Resize, Standardize, StripMetadata, Tfidf, Tokenize,
+    Bucketize, Cast, Crop, Decode, Encode, Grayscale, HashInto, HashWords, Lookup, Mono, Normalize, OneHot, Orient,
+    Resample, Resize, Spectrogram, Standardize, StripMetadata, Tfidf, Tokenize,
 )  # fmt: skip
 _CLASS_BY_NAME = {kind.name: kind for kind in _RECORDED_CLASSES}
 

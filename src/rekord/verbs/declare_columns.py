@@ -105,8 +105,9 @@ def adapt_image_list(source: Source, options: WriteOptions) -> tuple[Source, Wri
         return source, options
     if options.label is None and source.facts().layout == "table":
         return source, options
+    is_image_list = source.kind == "image_csv"
     columns = set(classification(classes=["a"]).schema)
-    if not columns.issuperset((*(options.columns or ()), *options.drop, *(options.keep or ()))):
+    if is_image_list and not columns.issuperset((*(options.columns or ()), *options.drop, *(options.keep or ()))):
         return (read_csv(source.path) if source.images is None else source), options
     if options.label in (None, "label"):
         return source, options
@@ -184,7 +185,7 @@ def _project_csv(source: CsvSource | GzipCsvSource, request: ColumnRequest, name
     for name, feature in request.declared.items():
         if feature.reads_text and feature.shape == () and name in names:
             types[name] = feature
-        elif feature.is_image and name in names:
+        elif (feature.is_image or feature.is_media) and name in names:
             types[name] = _TEXT
     types = {name: one for name, one in types.items() if request.is_kept(name)}
     keep = requested.keep
@@ -363,12 +364,12 @@ def _declare(name: str, declared: Mapping[str, Feature], inferred: Schema | None
 def _find_path_columns(
     source: Source, features: Mapping[str, Feature], inferred: Schema | None, known: Collection[str]
 ) -> list[str]:
-    """The columns of text that are declared as images. In rows of Python, a file is a pathlib.Path."""
+    """The columns of text that are declared as files. In rows of Python, a file is a pathlib.Path."""
     found: list[str] = []
     if source.kind not in _PATH_SOURCES:
         return found
     for name, feature in features.items():
-        if feature.is_image and name in known:
+        if (feature.is_image or feature.is_media) and name in known:
             seen = None if inferred is None else inferred.get(name)
             if seen is None or (seen.is_text and seen.shape == ()):
                 found.append(name)

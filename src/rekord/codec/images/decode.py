@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -252,6 +253,8 @@ _Decoder: TypeAlias = Callable[[bytes, "Array | None"], Array]
 class ImageColumnDecoder:
     """Decodes these columns of a batch and leaves the others unchanged, for `decode=True`.
 
+    Audio becomes the rows of an `rk.Ragged` of float32 samples, video those of frames.
+
     Images have the shape (height, width, channels), with the channels that the schema declares, or 3. They are uint8,
     or uint16 if the schema declares 16 bits; if it declares neither, those of a batch with a 16-bit image are uint16.
     Masks are class ids of shape (height, width). If all have the same size, the column is one array, or an
@@ -271,16 +274,38 @@ class ImageColumnDecoder:
     def __call__(self, batch: dict[str, Column]) -> dict[str, Column]:
         out = dict(batch)
         for name, feature in self.features.items():
-            column = batch.get(name)
-            if isinstance(column, Strings):
-                pixels = self._stack_images(name, feature, column, None)
-                valid = _all_valid(column)
-                dense = pixels.dtype != object
-                out[name] = Optional(pixels, valid) if feature.optional and dense else pixels
-            elif isinstance(column, Ragged) and isinstance(column.values, Strings):
-                pixels = self._stack_images(name, feature, column.values, column.offsets)
-                out[name] = Ragged(pixels, column.offsets, valid=column.valid)
+            if (column := batch.get(name)) is not None:
+                out[name] = decode_media_column(feature, name, column, self.resize, self.one_dtype)
         return out
+
+
+@singledispatch
+def decode_media_column(
+    feature: Feature, name: str, column: Column, resize: Size | None, one_dtype: bool = False
+) -> Column:
+    """The pixels of a column of images or masks; other types that are decoded register their own function."""
+    return _ImageStack(feature, resize, one_dtype).decode(name, column)
+
+
+@dataclass(frozen=True)
+class _ImageStack:
+    """Decodes the images of one column."""
+
+    feature: Feature
+    resize: Size | None
+    one_dtype: bool
+
+    def decode(self, name: str, column: Column) -> Column:
+        feature = self.feature
+        if isinstance(column, Strings):
+            pixels = self._stack_images(name, feature, column, None)
+            valid = _all_valid(column)
+            dense = pixels.dtype != object
+            return Optional(pixels, valid) if feature.optional and dense else pixels
+        if isinstance(column, Ragged) and isinstance(column.values, Strings):
+            pixels = self._stack_images(name, feature, column.values, column.offsets)
+            return Ragged(pixels, column.offsets, valid=column.valid)
+        return column
 
     def _stack_images(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
         """All images as one array, or as an object array if their sizes differ."""
@@ -371,6 +396,15 @@ def _copy_to(out: Array | None, pixels: Array) -> Array:
 
 def _all_valid(column: Strings) -> Validity:
     return np.ones(len(column), np.bool_) if column.valid is None else column.valid
+
+
+def stack_pixels(parts: list[Array], resize: Size | None) -> Array:
+    """The frames of several videos as one array, or as an object array if their sizes differ."""
+    if len({frames.shape[1:] for frames in parts}) > 1:
+        found: Array = np.empty(sum(map(len, parts)), object)
+        found[:] = [frame for frames in parts for frame in frames]
+        return found
+    return np.concatenate(parts) if parts else np.zeros((0, *(resize or (0, 0)), _DEFAULT_CHANNELS), np.uint8)
 
 
 def pad_images(images: Array, pad: Any) -> Array:

@@ -113,7 +113,7 @@ def _parse_plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
         known = feature.stored_shape
         if None in known:
             return _cast_column(tf, feature, rows), valid
-        usual = _make_placeholder_bytes(feature) if isinstance(feature, Tensor) else None
+        usual = _make_placeholder_bytes(feature) if _is_raw(feature) else None
         dense = rows.to_tensor(usual, shape=[None, prod(known)])  # type: ignore[arg-type]
         return _cast_column(tf, feature, tf.reshape(dense, [-1, *known])), valid
     if isinstance(parsed, tf.RaggedTensor):
@@ -122,7 +122,12 @@ def _parse_plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
     return _cast_column(tf, feature, parsed), None
 
 
-def _make_placeholder_bytes(feature: Tensor) -> bytes:
+def _is_raw(feature: Feature) -> bool:
+    """Whether values are arrays stored as raw bytes."""
+    return feature.storage == "blob" and feature.dtype is not None
+
+
+def _make_placeholder_bytes(feature: Feature) -> bytes:
     """The bytes for a missing tensor: zeros, or nothing if the size varies."""
     if feature.variable:
         return b""
@@ -131,7 +136,7 @@ def _make_placeholder_bytes(feature: Tensor) -> bytes:
 
 def _cast_column(tf: Any, feature: Feature, column: Any) -> Any:
     """Stored values in the declared dtype."""
-    if isinstance(feature, Tensor):
+    if _is_raw(feature):
         return _decode_tensors(tf, feature, column)
     if feature.dtype is None:
         return column
@@ -142,7 +147,7 @@ def _cast_column(tf: Any, feature: Feature, column: Any) -> Any:
     return tf.ragged.map_flat_values(change, column, dtype)
 
 
-def _decode_tensors(tf: Any, feature: Tensor, column: Any) -> Any:
+def _decode_tensors(tf: Any, feature: Feature, column: Any) -> Any:
     """Raw bytes as arrays."""
     if isinstance(column, tf.RaggedTensor):
         return column.with_flat_values(_decode_tensors(tf, feature, column.flat_values))

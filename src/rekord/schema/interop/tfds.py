@@ -21,6 +21,7 @@ from rekord.schema.base import (
     dtype_name,
 )
 from rekord.schema.features import Bytes, Float32, Image, Int64, Label, Mask, Tensor, Text
+from rekord.schema.media import AUDIO_FORMATS, PCM_DTYPES, Audio
 from rekord.schema.schema import Schema
 
 FLAT_VALUES = "ragged_flat_values"
@@ -159,7 +160,7 @@ def _iter_columns(
     elif kind == "BBoxFeature":
         yield name, _sequence_feature(Float32, leaf, (4,))
     elif kind == "Audio" and (content.get("lazyDecode") or str(content.get("encoding") or "none").lower() != "none"):
-        yield name, _sequence_feature(Bytes, leaf)
+        yield name, _sequence_feature(Bytes, leaf) if sequences else _audio_feature(leaf)
     else:
         yield from _tensor_features(leaf, optional)
 
@@ -247,6 +248,25 @@ def _image_feature(leaf: _LeafFeature, images: int) -> Feature:
     return Image(format=form, channels=channels)
 
 
+def _audio_feature(leaf: _LeafFeature) -> Feature:
+    """Audio that is stored as files, or as the raw bytes of samples."""
+    content, shape = leaf.content, _parse_shape(leaf.content.get("shape"), leaf.name)
+    rate = _parse_integer(content.get("sampleRate"), leaf.name) or None
+    channels = shape[1] if len(shape) == 2 else None
+    dtype = str(content.get("dtype", "int64"))
+    pcm = next((name for name, one in PCM_DTYPES.items() if one.name == dtype), None)
+    try:
+        if content.get("lazyDecode"):
+            # TFDS converts the rate and the number of channels when reading: files may have others.
+            form = content.get("fileFormat")
+            return Audio(format=form if form in AUDIO_FORMATS else None)
+        if pcm is not None and rate and str(content.get("encoding")).lower() == "bytes" and shape[:1] == (None,):
+            return Audio(format=pcm, rate=rate, channels=channels)
+    except RekordError:
+        pass  # a rate or a number of channels that no audio has
+    return Bytes()
+
+
 def _parse_shape(value: Any, name: str) -> Shape:
     if isinstance(value, Mapping):
         value = value.get("dimensions")
@@ -304,6 +324,7 @@ _PYTHON_CLASSES = {
     "tensor": "tensor_feature.Tensor",
     "classLabel": "class_label_feature.ClassLabel",
     "image": "image_feature.Image",
+    "audio": "audio_feature.Audio",
     "mask": "labeled_image.LabeledImage",
     "text": "text_feature.Text",
     "sequence": "sequence_feature.Sequence",
