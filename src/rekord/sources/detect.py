@@ -66,6 +66,7 @@ KIND_BY_EXTENSION = {
 }
 _WEAK_KINDS = ("jsonl", "text", "text_files")  # a .json or .txt next to other data usually describes it
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
+_ABOUT = re.compile(r"(readme|licen[cs]e|copying|changelog|contributing|notice)\b", re.IGNORECASE)
 _SAMPLE_EXTENSIONS = (".cls", ".cls2", ".index", ".inx", ".id")
 _MAX_TAR_NAMES = 200  # that tell a WebDataset from a folder
 _MAX_TRIED = 20  # files of a kind that are opened
@@ -279,6 +280,11 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
+        pages = [
+            file for file in seen if _kind_by_name(file) == "text_files" and not _ABOUT.match(os.path.basename(file))
+        ]
+        if pages and len(pages) * 2 > len(seen):
+            return DetectedSource("text_files", path)
         return _identify_records_by_content(path, seen)
     best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
     readings = [

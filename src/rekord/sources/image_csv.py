@@ -95,7 +95,7 @@ class ImageCsvReader:
         try:
             # Bytes that are not UTF-8 are kept, so that their line can be reported.
             self.file = raw_files.open_text(self.path, "utf-8-sig", "surrogateescape", "")
-            facts = os.fstat(self.file.fileno())
+            facts = raw_files.stat(self.path)
         except OSError as failure:
             raise read_error(self.path, failure) from failure
         own = SourceFile(os.path.basename(self.path), facts.st_size, facts.st_mtime_ns)

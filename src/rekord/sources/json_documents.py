@@ -56,6 +56,8 @@ def _iter_member_rows(reader: _Reader, path: str) -> Iterator[bytes]:
             others.append((name, reader.value()))
         if reader.peek() != "}":
             reader.take(",")
+            if reader.peek() == "}":
+                raise reader.corrupt("a comma without a member after it")
     reader.take("}")
     reader.expect_end()
     if rows:

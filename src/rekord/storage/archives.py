@@ -50,7 +50,10 @@ _METHODS: dict[int, Callable[[], Any]] = {
     zipfile.ZIP_DEFLATED: lambda: zlib.decompressobj(-15),
     zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
 }
-_FAILURES = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, struct.error)
+_FAILURES = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+    *(EOFError, ValueError, struct.error, NotImplementedError),
+)
 
 
 def split_member_path(path: str | os.PathLike[str]) -> tuple[str, str] | None:

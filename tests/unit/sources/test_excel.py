@@ -11,6 +11,7 @@ import openpyxl
 import pytest
 
 import rekord as rk
+from rekord.cli.main import run_command_line
 from rekord.sources.detect import detect_source, identify_source
 
 ODS_HEAD = (
@@ -161,10 +162,10 @@ def test_columns_selects_columns(tmp_path):
     assert (caught.value.code, caught.value.location.feature) == ("X522", "z")
 
 
-def test_a_sheet_is_chosen_on_the_command_line(tmp_path, run_cli):
+def test_a_sheet_is_chosen_on_the_command_line(tmp_path, capsys):
     path = save(tmp_path / "a.xlsx", One=[["x"], [1]], Two=[["y"], [2], [3]])
-    result = run_cli("write", path, tmp_path / "out", "--sheet", "Two")
-    assert result.code == 0, result.err
+    result = run_command_line(["write", str(path), str(tmp_path / "out"), "--sheet", "Two"])
+    assert result == 0, capsys.readouterr().err
     assert [int(row["y"]) for row in rk.open(tmp_path / "out")["train"]] == [2, 3]
 
 
@@ -214,7 +215,9 @@ def test_empty_rows_at_the_end_of_an_open_document_are_not_counted(tmp_path):
 
 
 def test_a_part_that_expands_without_bound_is_refused(tmp_path):
-    path = rewrite(save(tmp_path / "a.xlsx", Data=[["x"], [1]]), "xl/styles.xml", lambda data: data + b" " * (32 << 20))
+    path = rewrite(
+        save(tmp_path / "a.xlsx", Data=[["x"], [1]]), "xl/styles.xml", lambda data: data + b" " * (32 << 20)
+    )
     with pytest.raises(rk.RekordError) as caught:
         rk.sources.excel(path).facts()
     assert caught.value.code == "X550"
@@ -246,5 +249,3 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch):
     with pytest.raises(rk.RekordError) as caught:
         rk.sources.excel(save(tmp_path / "a.xlsx", Data=[["x"], [1]])).facts()
     assert (caught.value.code, caught.value.do) == ("U602", "pip install 'rekord[tables]'")
-
-
