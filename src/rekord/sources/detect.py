@@ -32,9 +32,9 @@ from rekord.sources.folder_readings import (
 from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path, split_of_folder
 from rekord.storage import raw_files
-from rekord.storage.archives import is_archive_name, to_member_path
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import is_archive_name, to_member_path
 from rekord.storage.router import is_remote
 
 SOURCE_KINDS = (

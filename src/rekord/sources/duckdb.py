@@ -46,7 +46,7 @@ _SETTINGS = {
 }
 
 
-class _Survey(NamedTuple):
+class _DuckdbSurvey(NamedTuple):
     listing: FileListing
     columns: tuple[TableColumn, ...]
     schema: Schema
@@ -54,7 +54,7 @@ class _Survey(NamedTuple):
     guesses: tuple[SourceGuess, ...]
 
 
-_surveys: SurveyCache[_Survey] = SurveyCache()
+_surveys: SurveyCache[_DuckdbSurvey] = SurveyCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,11 @@ class DuckdbSource(TableFiles):
                     yield ColumnChunk(file.path, first, values, batch.num_rows)
                     first += batch.num_rows
 
-    def _survey(self) -> _Survey:
+    def _survey(self) -> _DuckdbSurvey:
         listing = self._listing()
         return _surveys.get((self, listing), lambda: self._inspect(listing))
 
-    def _inspect(self, listing: FileListing) -> _Survey:
+    def _inspect(self, listing: FileListing) -> _DuckdbSurvey:
         first: tuple[TableColumn, ...] = ()
         typed: tuple[TableColumn, ...] | None = None
         nullable: set[str] = set()
@@ -110,7 +110,7 @@ class DuckdbSource(TableFiles):
             path = listing.full(listing.files[0])
             raise empty_file_error(path, "a table without rows", expected="at least one row")
         schema = tables.build_table_schema(typed or first, nullable)
-        return _Survey(listing, first, schema, rows, tables.guess_conversions(first))
+        return _DuckdbSurvey(listing, first, schema, rows, tables.guess_conversions(first))
 
     @contextmanager
     def _open(self, path: str, file: SourceFile) -> Iterator[Any]:

@@ -35,7 +35,7 @@ from rekord.sources.table_files import TableFiles, kept_columns, open_library_fi
 from rekord.sources.tables import BATCH_BYTES, BATCH_ROWS, inconsistent_file_error, missing_column_error
 from rekord.sources.value_tables import several_tables_error, table_name
 from rekord.storage import raw_files
-from rekord.storage.archives import split_member_path
+from rekord.storage.raw_files import split_member_path
 
 EXTENSIONS = (".h5", ".hdf5", ".hdf", ".he5")
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -62,7 +62,7 @@ class _Dataset(NamedTuple):
     chunk_rows: int
 
 
-class _Survey(NamedTuple):
+class _Hdf5Survey(NamedTuple):
     listing: FileListing
     files: tuple[tuple[_Dataset, ...], ...]
     schema: Schema
@@ -70,7 +70,7 @@ class _Survey(NamedTuple):
     unused: tuple[UnusedInput, ...]
 
 
-_surveys: SurveyCache[_Survey] = SurveyCache()
+_surveys: SurveyCache[_Hdf5Survey] = SurveyCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,11 @@ class Hdf5Source(TableFiles):
         with _open_file(path, file) as opened:
             yield from _read_chunks(opened, datasets, begin, end, file.path)
 
-    def _survey(self) -> _Survey:
+    def _survey(self) -> _Hdf5Survey:
         listing = self._listing()
         return _surveys.get((self, listing), lambda: self._inspect(listing))
 
-    def _inspect(self, listing: FileListing) -> _Survey:
+    def _inspect(self, listing: FileListing) -> _Hdf5Survey:
         files: list[tuple[_Dataset, ...]] = []
         unused: list[UnusedInput] = []
         sample: list[Mapping[str, Any]] = []
@@ -148,7 +148,7 @@ class Hdf5Source(TableFiles):
         with add_location(path=first_path if len(files) == 1 else None):
             schema = infer_rows({name: _join([piece[name] for piece in sample]) for name in sample[0]})
         schema = Schema(dict(schema.items()))
-        return _Survey(listing, tuple(files), schema, sum(one[0].rows for one in files), tuple(unused))
+        return _Hdf5Survey(listing, tuple(files), schema, sum(one[0].rows for one in files), tuple(unused))
 
 
 @check_keywords
@@ -164,9 +164,13 @@ def hdf5(
     return Hdf5Source(source_path(path, "hdf5"), kept_columns(columns), table_name("group", group))
 
 
+def _import_h5py() -> Any:
+    return import_reader("h5py", "tables", "an HDF5 file")
+
+
 @contextmanager
 def _open_file(path: str, file: SourceFile) -> Iterator[Any]:
-    h5py = import_reader("h5py", "tables", "an HDF5 file")
+    h5py = _import_h5py()
     describe = lambda text: f"data that cannot be read: {text[:80]}"  # noqa: E731
     with open_library_file(path, file, "HDF5 file", (RuntimeError, KeyError, TypeError), describe):
         if split_member_path(path) is None:
@@ -178,8 +182,7 @@ def _open_file(path: str, file: SourceFile) -> Iterator[Any]:
 
 
 def _find_datasets(opened: Any, group: str | None, path: str, unused: list[UnusedInput]) -> list[_Dataset]:
-    import h5py
-
+    h5py = _import_h5py()
     top: Any = opened
     for name in [part for part in (group or "").split("/") if part]:
         if not isinstance(top, h5py.Group) or name not in top:
@@ -218,8 +221,7 @@ def _find_datasets(opened: Any, group: str | None, path: str, unused: list[Unuse
 
 def _check_link(group: Any, name: str, path: str) -> bool:
     """Whether a name is an object of its own. A link to another file is refused: it could be any file."""
-    import h5py
-
+    h5py = _import_h5py()
     link = group.get(name, getlink=True)
     if isinstance(link, h5py.ExternalLink):
         raise _outside_error(path, f"`{name[:60]}` is a link to {link.filename[:60]}")
@@ -257,8 +259,7 @@ def _add_dataset(one: Any, name: str, path: str, found: list[_Dataset], unused: 
 
 
 def _check_type(dtype: Any, shape: tuple[int, ...], name: str, path: str) -> None:
-    import h5py
-
+    h5py = _import_h5py()
     is_text = h5py.check_string_dtype(dtype) is not None
     varying = h5py.check_vlen_dtype(dtype)
     is_list = varying is not None and not shape and np.dtype(varying).kind in "biuf"
@@ -327,8 +328,7 @@ def _read_chunks(opened: Any, datasets: Sequence[_Dataset], begin: int, end: int
 
 
 def _read_values(dataset: Any, one: _Dataset, begin: int, end: int) -> Any:
-    import h5py
-
+    h5py = _import_h5py()
     values = dataset[begin:end] if one.field is None else dataset.fields(one.field)[begin:end]
     kind = dataset.dtype if one.field is None else dataset.dtype[one.field].base
     names = h5py.check_enum_dtype(kind)
@@ -336,13 +336,17 @@ def _read_values(dataset: Any, one: _Dataset, begin: int, end: int) -> Any:
         texts = {number: name for name, number in names.items()}
         return np.vectorize(lambda number: texts.get(number, str(number)), otypes=[object])(values).tolist()
     if h5py.check_string_dtype(kind) is not None:
-        decode = lambda text: text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text  # noqa: E731
         if values.ndim == 1:
-            return [decode(text) for text in values.tolist()]
-        return [[decode(text) for text in row.ravel().tolist()] for row in values]
+            return [_decode(text) for text in values.tolist()]
+        return [[_decode(text) for text in row.ravel().tolist()] for row in values]
     if values.dtype.kind == "O":
         return values.tolist()
     return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
+
+
+def _decode(text: Any) -> Any:
+    """A string of h5py, which is bytes; what is not UTF-8 passes, and is reported by its row."""
+    return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
 
 
 def _join(pieces: Sequence[Any]) -> Any:

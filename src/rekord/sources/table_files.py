@@ -43,8 +43,8 @@ from rekord.sources.tables import (
     read_exported_schema,
 )
 from rekord.storage import raw_files
-from rekord.storage.archives import split_member_path
 from rekord.storage.local import PathLike
+from rekord.storage.raw_files import split_member_path
 
 if TYPE_CHECKING:
     import polars as pl

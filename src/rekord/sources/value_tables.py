@@ -54,7 +54,7 @@ def to_plain_value(value: Any) -> Any:
     return [to_plain_value(inner) for inner in value] if isinstance(value, list) else value
 
 
-class _Survey(NamedTuple):
+class _ValueSurvey(NamedTuple):
     listing: FileListing
     schema: Schema
     rows: int
@@ -62,7 +62,7 @@ class _Survey(NamedTuple):
     guesses: tuple[SourceGuess, ...]
 
 
-_surveys: SurveyCache[_Survey] = SurveyCache()
+_surveys: SurveyCache[_ValueSurvey] = SurveyCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class ValueTable(TableFiles):
                     raise missing_column_error(name, list(values), path)
             yield {name: values[name] for name in self.columns}
 
-    def _survey(self) -> _Survey:
+    def _survey(self) -> _ValueSurvey:
         listing = self._listing()
         return _surveys.get((self, listing), lambda: self._inspect(listing))
 
-    def _inspect(self, listing: FileListing) -> _Survey:
+    def _inspect(self, listing: FileListing) -> _ValueSurvey:
         declared = self.declare(listing)
         facts = _RowFacts(frozenset(declared))
         first = listing.full(listing.files[0])
@@ -131,7 +131,7 @@ class ValueTable(TableFiles):
                 features[name] = feature
         schema = Schema(features)
         whole = frozenset(name for name in facts.whole if name in features)
-        return _Survey(listing, schema, facts.count, whole, tuple(guess_json_columns(sample, schema)))
+        return _ValueSurvey(listing, schema, facts.count, whole, tuple(guess_json_columns(sample, schema)))
 
 
 def _chain(sample: Sequence[Mapping[str, Any]], rest: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

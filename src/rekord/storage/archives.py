@@ -7,6 +7,8 @@ has no index and cannot be read from the middle: each process decompresses it on
 from __future__ import annotations
 
 import bz2
+import errno
+import gzip
 import io
 import lzma
 import os
@@ -22,22 +24,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, read_error, write_error
+from rekord.storage.raw_files import SeekableFile, split_member_path
 
 if TYPE_CHECKING:
     from typing import Self
 
     from typing_extensions import Buffer
-
-ARCHIVE_EXTENSIONS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
-
-_ENDS = "|".join(re.escape(extension[1:]) for extension in ARCHIVE_EXTENSIONS)
-_MEMBER_PATH = re.compile(rf"(.*?\.(?:{_ENDS}))!(?:/(.*))?", re.IGNORECASE | re.DOTALL)
-_BELOW_PATH = re.compile(rf"(.*?\.(?:{_ENDS}))(/.*)", re.IGNORECASE | re.DOTALL)
 
 MAX_RATIO = 250
 """How many times its compressed size a member may have, if it is larger than `RATIO_CHECKED_BYTES`."""
@@ -56,27 +53,6 @@ _FAILURES = (
 )
 
 
-def split_member_path(path: str | os.PathLike[str]) -> tuple[str, str] | None:
-    """The archive of a path and the name of the member, "" for the archive itself; None for other paths."""
-    path = os.fspath(path)
-    match = _MEMBER_PATH.fullmatch(path) if "!" in path else None
-    if match is None or os.path.lexists(f"{match[1]}!"):
-        return None
-    name = posixpath.normpath(match[2] or ".")
-    return match[1], "" if name == "." else name
-
-
-def to_member_path(path: str) -> str:
-    """`photos.zip/cats` as the path of a member; other paths unchanged."""
-    match = _BELOW_PATH.fullmatch(path)
-    return f"{match[1]}!{match[2]}" if match is not None and os.path.isfile(match[1]) else path
-
-
-def is_archive_name(name: str) -> bool:
-    """Whether a file is named like an archive."""
-    return name.lower().endswith(ARCHIVE_EXTENSIONS)
-
-
 def require_own_file(path: str, what: str) -> None:
     """Raise X551 for a member that a library can only read as a file of its own."""
     place = split_member_path(path)
@@ -90,7 +66,7 @@ def require_own_file(path: str, what: str) -> None:
         )
 
 
-class _Member(NamedTuple):
+class _ArchiveMember(NamedTuple):
     """A file in an archive."""
 
     offset: int  # of its header in a zip file, of its bytes in a tar file
@@ -106,7 +82,7 @@ class Archive:
 
     path: str
     facts: Stat
-    members: dict[str, _Member] = field(default_factory=dict)
+    members: dict[str, _ArchiveMember] = field(default_factory=dict)
     folders: dict[str, dict[str, bool]] = field(default_factory=lambda: {"": {}})  # name → whether it is a folder
     expanded: Any = None  # a decompressed tar file
 
@@ -119,7 +95,7 @@ class Archive:
             self.add_folder(above)
             self.folders[above][own] = True
 
-    def add(self, name: str, member: _Member) -> None:
+    def add(self, name: str, member: _ArchiveMember) -> None:
         above, _, own = name.rpartition("/")
         if name in self.members or name in self.folders:
             raise _unsafe_error(self.path, name, "two members of the same name")
@@ -207,7 +183,7 @@ def _index_zip(archive: Archive, raw: SeekableFile) -> Archive:
             found = zipfile.compressor_names.get(info.compress_type, f"method {info.compress_type}")  # type: ignore[attr-defined]
             raise _unreadable_error(archive.path, name, f"a member compressed with {found}")
         archive.add(
-            name, _Member(info.header_offset, info.file_size, info.compress_size, info.compress_type, info.CRC)
+            name, _ArchiveMember(info.header_offset, info.file_size, info.compress_size, info.compress_type, info.CRC)
         )
     return archive
 
@@ -219,7 +195,8 @@ def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
     size_bytes = facts.size_bytes if expanded is None else expanded.seek(0, os.SEEK_END)
     file.seek(0)
     links: list[tuple[str, str]] = []
-    with tarfile.open(fileobj=file, mode="r:", errorlevel=2) as tar:
+    opening: Any = tarfile.open
+    with opening(fileobj=file, mode="r:", errorlevel=2) as tar:
         for info in tar:
             name = _check_name(path, info.name)
             if info.isdir():
@@ -231,10 +208,10 @@ def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
             elif info.isreg() and not info.issparse():
                 if info.offset_data + info.size > size_bytes:
                     raise _corrupt_error(path, name, "data that ends too early")
-                archive.add(name, _Member(info.offset_data, info.size, info.size))
+                archive.add(name, _ArchiveMember(info.offset_data, info.size, info.size))
             else:
                 raise _unreadable_error(path, name, "a device, a pipe or a sparse file")
-            tar.members = []  # type: ignore[assignment]  # tarfile keeps every header
+            tar.members = []  # it would keep them all
     for name, target in links:
         if target in archive.members:
             archive.add(name, archive.members[target])
@@ -246,7 +223,7 @@ def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
 def _expand(path: str, facts: Stat, raw: SeekableFile) -> Any:
     """A compressed tar file as a temporary one, which is gone when the process ends, however it ends."""
     lower = path.lower()
-    opening: Any = zlib_stream if lower.endswith(("gz", "tgz")) else bz2.open if "bz" in lower else lzma.open
+    opening: Any = gzip.open if lower.endswith(("gz", "tgz")) else bz2.open if "bz" in lower else lzma.open
     expanded = tempfile.TemporaryFile()  # noqa: SIM115
     done = 0
     try:
@@ -266,13 +243,6 @@ def _expand(path: str, facts: Stat, raw: SeekableFile) -> Any:
     return expanded
 
 
-def zlib_stream(raw: Any) -> Any:
-    """The bytes of a gzip file; its checksum is verified at the end."""
-    import gzip
-
-    return gzip.GzipFile(fileobj=raw, mode="rb")
-
-
 def _check_name(path: str, name: str) -> str:
     """The name of a member, which must stay below the archive."""
     parts = name.split("/")
@@ -281,56 +251,69 @@ def _check_name(path: str, name: str) -> str:
     return "/".join(part for part in parts if part not in ("", "."))
 
 
-# What a storage does.
+class _Members:
+    """The members of archives as a storage that can only be read."""
 
+    def open_read(self, path: str) -> Readable:
+        archive, name = _find_archive(path)
+        member = archive.members.get(name)
+        if member is None:
+            _raise_missing(archive, path, name)
+        if archive.expanded is not None:
+            return _RangeFile(path, os.dup(archive.expanded.fileno()), member)
+        if member.crc is None:
+            return _RangeFile(path, _open_descriptor(archive.path), member)
+        return _ZipMemberFile(path, LOCAL.open_read(archive.path), member)
 
-def open_member(path: str, archive_path: str, name: str) -> Readable:
-    """A member, open for reading."""
-    archive = read_archive(archive_path)
-    member = archive.members.get(name)
-    if member is None:
-        _raise_missing(archive, path, name)
-    if archive.expanded is not None:
-        return _RangeFile(path, os.dup(archive.expanded.fileno()), member)
-    if member.method == zipfile.ZIP_STORED and member.crc is None:
-        return _RangeFile(path, os.open(archive_path, os.O_RDONLY), member)
-    return _ZipMemberFile(path, LOCAL.open_read(archive_path), member)
+    def list(self, folder: str) -> Sequence[DirectoryEntry]:
+        archive, name = _find_archive(folder)
+        if name in archive.members:
+            raise read_error(folder, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder))
+        if name not in archive.folders:
+            _raise_missing(archive, folder, name)
+        entries = archive.folders[name]
+        below = f"{name}/" if name else ""
+        return [
+            DirectoryEntry(
+                name=own,
+                kind="folder" if entries[own] else "file",
+                link=False,
+                size_bytes=None if entries[own] else archive.members[below + own].size_bytes,
+            )
+            for own in sorted(entries, key=os.fsencode)
+        ]
 
-
-def list_members(path: str, archive_path: str, name: str) -> Sequence[DirectoryEntry]:
-    """The names in a folder of an archive, in byte order."""
-    archive = read_archive(archive_path)
-    if name in archive.members:
-        raise read_error(path, NotADirectoryError(20, os.strerror(20), path))
-    if name not in archive.folders:
-        _raise_missing(archive, path, name)
-    entries = archive.folders[name]
-    below = f"{name}/" if name else ""
-    return [
-        DirectoryEntry(
-            name=own,
-            kind="folder" if entries[own] else "file",
-            link=False,
-            size_bytes=None if entries[own] else archive.members[below + own].size_bytes,
+    def stat(self, path: str) -> Stat:
+        """Times are those of the archive."""
+        archive, name = _find_archive(path)
+        member = archive.members.get(name)
+        if member is None and name not in archive.folders:
+            _raise_missing(archive, path, name)
+        device, inode = archive.facts.identity
+        # Folders need identities of their own: one that is met twice counts as a cycle of links.
+        return Stat(
+            kind="folder" if member is None else "file",
+            size_bytes=0 if member is None else member.size_bytes,
+            mtime_ns=archive.facts.mtime_ns,
+            identity=(device, (inode << 64) + (len(name) << 32) + zlib.crc32(os.fsencode(name))),
         )
-        for own in sorted(entries, key=os.fsencode)
-    ]
 
 
-def stat_member(path: str, archive_path: str, name: str) -> Stat:
-    """What a path in an archive refers to; times are those of the archive."""
-    archive = read_archive(archive_path)
-    member = archive.members.get(name)
-    if member is None and name not in archive.folders:
-        _raise_missing(archive, path, name)
-    device, inode = archive.facts.identity
-    # Folders need identities of their own: one that is met twice counts as a cycle of links.
-    return Stat(
-        kind="folder" if member is None else "file",
-        size_bytes=0 if member is None else member.size_bytes,
-        mtime_ns=archive.facts.mtime_ns,
-        identity=(device, (inode << 64) + zlib.crc32(os.fsencode(name)) + (len(name) << 32)),
-    )
+MEMBERS: Final = _Members()
+
+
+def _find_archive(path: str) -> tuple[Archive, str]:
+    """The archive of a path, and the name of its member."""
+    place = split_member_path(path)
+    assert place is not None, "the caller looks at the path"
+    return read_archive(place[0]), place[1]
+
+
+def _open_descriptor(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as failure:
+        raise read_error(path, failure) from failure
 
 
 def _raise_missing(archive: Archive, path: str, name: str) -> NoReturn:
@@ -349,7 +332,7 @@ def _raise_missing(archive: Archive, path: str, name: str) -> NoReturn:
 class _RangeFile:
     """A range of a file as a file. The descriptor is its own."""
 
-    def __init__(self, path: str, descriptor: int, member: _Member) -> None:
+    def __init__(self, path: str, descriptor: int, member: _ArchiveMember) -> None:
         self.path = path
         self.size_bytes = member.size_bytes
         self._descriptor = descriptor
@@ -393,7 +376,7 @@ class _RangeFile:
 class _ZipMemberFile:
     """A member of a zip file as a file. Its length and checksum are verified when it is read to its end."""
 
-    def __init__(self, path: str, archive: Readable, member: _Member) -> None:
+    def __init__(self, path: str, archive: Readable, member: _ArchiveMember) -> None:
         self.path = path
         self.size_bytes = member.size_bytes
         self._archive = archive
@@ -474,41 +457,6 @@ class _ZipMemberFile:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
-
-
-class SeekableFile(io.RawIOBase):
-    """A storage's file for libraries that want one of Python's."""
-
-    def __init__(self, file: Readable) -> None:
-        self._file = file
-        self._at = 0
-        self.name = file.path
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer, /) -> int:
-        count = self._file.readinto(buffer)
-        self._at += count
-        return count
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size_bytes}[whence]
-        if base + offset < 0:
-            raise ValueError("negative position")
-        self._at = base + offset
-        self._file.seek(self._at)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def _read_exactly(file: Readable, size_bytes: int) -> bytes:

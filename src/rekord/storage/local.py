@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -92,6 +92,14 @@ class Writable(Protocol):
         """Return when everything written so far is on the disk itself."""
 
     def close(self) -> None: ...
+
+
+class _ReadableStorage(Protocol):
+    """What reading needs of a storage."""
+
+    def open_read(self, path: str) -> Readable: ...
+    def list(self, folder: str) -> Sequence[DirectoryEntry]: ...
+    def stat(self, path: str) -> Stat: ...
 
 
 class Storage(Protocol):
@@ -240,22 +248,25 @@ def open_descriptor(path: str, *, wait: bool = False) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _find_member(path: str) -> tuple[Any, str, str] | None:
-    """The module that reads archives, the archive of a path, and the name of its member; None for other paths."""
+def _in_archive(path: str) -> _ReadableStorage | None:
+    """The storage of a path in an archive; None for other paths."""
     if "!" not in path:
         return None
-    from rekord.storage import archives  # imports this module
+    from rekord.storage.raw_files import split_member_path  # it imports this module
 
-    place = archives.split_member_path(path)
-    return None if place is None else (archives, *place)
+    if split_member_path(path) is None:
+        return None
+    from rekord.storage.archives import MEMBERS
+
+    return MEMBERS
 
 
 class LocalStorage:
     """The file system of this machine, and what is inside its archives."""
 
     def open_read(self, path: str) -> Readable:
-        if (place := _find_member(path)) is not None:
-            return place[0].open_member(path, *place[1:])
+        if (inside := _in_archive(path)) is not None:
+            return inside.open_read(path)
         with _translate_read_errors(path):
             return _LocalReadable(path)
 
@@ -298,14 +309,14 @@ class LocalStorage:
             portability.sync_folder(path)
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
-        if (place := _find_member(folder)) is not None:
-            return place[0].list_members(folder, *place[1:])
+        if (inside := _in_archive(folder)) is not None:
+            return inside.list(folder)
         with _translate_read_errors(folder), os.scandir(folder) as names:
             return sorted((_to_entry(name) for name in names), key=lambda entry: os.fsencode(entry.name))
 
     def stat(self, path: str) -> Stat:
-        if (place := _find_member(path)) is not None:
-            return place[0].stat_member(path, *place[1:])
+        if (inside := _in_archive(path)) is not None:
+            return inside.stat(path)
         with _translate_read_errors(path):
             facts = os.stat(path)
         return Stat(

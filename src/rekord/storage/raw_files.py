@@ -1,6 +1,7 @@
 """Functions of `os` and `os.path` for the files of raw data, which may be members of an archive.
 
-They have the names, arguments and exceptions of the originals. A path is in an archive if `archives` says so.
+`photos.zip!/cats/1.jpg` is a member of `photos.zip`. The functions have the names, arguments and exceptions of the
+originals.
 """
 
 from __future__ import annotations
@@ -8,15 +9,46 @@ from __future__ import annotations
 import errno
 import io
 import os
+import posixpath
+import re
 import stat as modes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from rekord.errors import RekordError
-from rekord.storage.archives import SeekableFile, split_member_path
-from rekord.storage.local import LOCAL
+from rekord.storage.local import LOCAL, Readable
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+ARCHIVE_EXTENSIONS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
+
+_ENDS = "|".join(re.escape(extension[1:]) for extension in ARCHIVE_EXTENSIONS)
+_MEMBER_PATH = re.compile(rf"(.*?\.(?:{_ENDS}))!(?:/(.*))?", re.IGNORECASE | re.DOTALL)
+_BELOW_PATH = re.compile(rf"(.*?\.(?:{_ENDS}))(/.*)", re.IGNORECASE | re.DOTALL)
+
+
+def split_member_path(path: str | os.PathLike[str]) -> tuple[str, str] | None:
+    """The archive of a path and the name of the member, "" for the archive itself; None for other paths."""
+    path = os.fspath(path)
+    match = _MEMBER_PATH.fullmatch(path) if "!" in path else None
+    if match is None or os.path.lexists(f"{match[1]}!"):
+        return None
+    name = posixpath.normpath(match[2] or ".")
+    return match[1], "" if name == "." else name
+
+
+def to_member_path(path: str) -> str:
+    """`photos.zip/cats` as the path of a member; other paths unchanged."""
+    match = _BELOW_PATH.fullmatch(path)
+    return f"{match[1]}!{match[2]}" if match is not None and os.path.isfile(match[1]) else path
+
+
+def is_archive_name(name: str) -> bool:
+    """Whether a file is named like an archive."""
+    return name.lower().endswith(ARCHIVE_EXTENSIONS)
 
 
 def stat(path: str) -> os.stat_result:
@@ -29,6 +61,41 @@ def stat(path: str) -> os.stat_result:
     return os.stat_result(
         (mode, inode, device, 1, 0, 0, facts.size_bytes, *[int(seconds)] * 3, *[seconds] * 3, *[facts.mtime_ns] * 3)
     )
+
+
+class SeekableFile(io.RawIOBase):
+    """A storage's file for libraries that want one of Python's."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self._at = 0
+        self.name = file.path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        count = self._file.readinto(buffer)
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size_bytes}[whence]
+        if base + offset < 0:
+            raise ValueError("negative position")
+        self._at = base + offset
+        self._file.seek(self._at)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class MemberPath(PurePosixPath):
@@ -110,7 +177,7 @@ def open_binary(path: str) -> IO[bytes]:
     return io.BufferedReader(SeekableFile(_as_os_error(LOCAL.open_read, path)))
 
 
-def open_text(path: str, encoding: str, errors: str = "strict", newline: str | None = None) -> IO[str]:
+def open_text(path: str, encoding: str, errors: str = "strict", newline: str | None = None) -> TextIO:
     """`open(path, encoding=encoding, errors=errors, newline=newline)`."""
     return io.TextIOWrapper(open_binary(path), encoding=encoding, errors=errors, newline=newline)
 

@@ -215,8 +215,9 @@ def test_types_of_duckdb_become_features(tmp_path):
     path = put_duckdb(
         tmp_path / "a.duckdb",
         "CREATE TABLE t AS SELECT 7::UTINYINT AS u, 1.25::DECIMAL(9, 2) AS price, DATE '2024-02-29' AS day,"
-        " TIMESTAMP '2024-01-02 03:04:05' AS at, TIMESTAMPTZ '2024-01-02 03:04:05Z' AS utc, 'a'::ENUM('a', 'b') AS kind,"
-        " TIME '01:00:01' AS hour, [1, 2] AS list, {'a': 1} AS nest, 12::HUGEINT AS huge, NULL::INTEGER AS none",
+        " TIMESTAMP '2024-01-02 03:04:05' AS at, TIMESTAMPTZ '2024-01-02 03:04:05Z' AS utc,"
+        " 'a'::ENUM('a', 'b') AS kind, TIME '01:00:01' AS hour, [1, 2] AS list, {'a': 1} AS nest,"
+        " 12::HUGEINT AS huge, NULL::INTEGER AS none",
     )
     source = rk.sources.duckdb(path)
     schema = source.facts().schema
