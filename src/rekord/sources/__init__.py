@@ -3,15 +3,20 @@
 A constructor takes the name of its module here: `rekord.sources.coco` is the function, not the module.
 """
 
+from rekord.sources.arff import arff
 from rekord.sources.arrays import columns, npy, npz, pandas
 from rekord.sources.audio_csv import audio_csv
 from rekord.sources.audio_folder import audio_folder
+from rekord.sources.avro import avro
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
 from rekord.sources.converted_images import convert_images
 from rekord.sources.csv import csv
 from rekord.sources.dicom import dicom
+from rekord.sources.duckdb import duckdb
+from rekord.sources.excel import excel
 from rekord.sources.frameworks import huggingface, torch_dataset
+from rekord.sources.hdf5 import hdf5
 from rekord.sources.image_csv import image_csv
 from rekord.sources.image_folder import image_folder, images
 from rekord.sources.jsonl import jsonl
@@ -22,7 +27,9 @@ from rekord.sources.npy_folder import npy_folder
 from rekord.sources.records import records
 from rekord.sources.rows import rows
 from rekord.sources.segmentation import cityscapes, segmentation
+from rekord.sources.sqlite import sqlite
 from rekord.sources.table_files import arrow, parquet, polars
+from rekord.sources.text_files import text_files
 from rekord.sources.tf_data import tf_data
 from rekord.sources.tiff import tiff
 from rekord.sources.video_csv import video_csv
@@ -31,8 +38,9 @@ from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 
 __all__ = [
-    "arrow", "audio_csv", "audio_folder", "boxes_csv", "cityscapes", "coco", "columns", "convert_images",
-    "csv", "dicom", "huggingface", "image_csv", "image_folder", "images", "jsonl", "kitti", "nifti", "npy",
-    "npy_folder", "npz", "pandas", "parquet", "polars", "records", "rows", "segmentation", "text", "tf_data",
-    "tiff", "torch_dataset", "video_csv", "video_folder", "voc", "voc_segmentation", "webdataset", "yolo",
+    "arff", "arrow", "audio_csv", "audio_folder", "avro", "boxes_csv", "cityscapes", "coco", "columns",
+    "convert_images", "csv", "dicom", "duckdb", "excel", "hdf5", "huggingface", "image_csv", "image_folder",
+    "images", "jsonl", "kitti", "nifti", "npy", "npy_folder", "npz", "pandas", "parquet", "polars", "records",
+    "rows", "segmentation", "sqlite", "text", "text_files", "tf_data", "tiff", "torch_dataset", "video_csv",
+    "video_folder", "voc", "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from rekord.arguments import as_path, check_keywords
@@ -53,7 +53,7 @@ class AudioCsvSource(ImageCsvSource):
     kind = "audio_csv"
     files = AUDIO_FILES
 
-    def read_rows(self, root: Path, name: str) -> Iterator[dict[str, Any]]:
+    def read_rows(self, root: PurePath, name: str) -> Iterator[dict[str, Any]]:
         yield read_audio_row(str(root / name), name)
 
     def build_schema(self, target: Mapping[str, Feature], paths: Sequence[str]) -> Schema | None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, ClassVar, NamedTuple, TextIO
 
 from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
@@ -59,6 +59,7 @@ from rekord.sources.image_folder import (
     to_printable_path,
 )
 from rekord.sources.media_folder import AUDIO_FILES, VIDEO_FILES
+from rekord.storage import raw_files
 from rekord.storage.local import read_error
 
 # As compared: in lower case, without spaces, hyphens and underscores. Those of the file are in its `FileKind`.
@@ -95,8 +96,8 @@ class ImageCsvReader:
     def __enter__(self) -> tuple[SourceFile, Iterator[tuple[int, list[str]]]]:
         try:
             # Bytes that are not UTF-8 are kept, so that their line can be reported.
-            self.file = open(self.path, encoding="utf-8-sig", errors="surrogateescape", newline="")
-            facts = os.fstat(self.file.fileno())
+            self.file = raw_files.open_text(self.path, "utf-8-sig", "surrogateescape", "")
+            facts = raw_files.stat(self.path)
         except OSError as failure:
             raise read_error(self.path, failure) from failure
         own = SourceFile(os.path.basename(self.path), facts.st_size, facts.st_mtime_ns)
@@ -353,7 +354,7 @@ def recognize_image_list(path: str, head: bytes | None = None, kind: FileKind = 
 
     `head` is the beginning of the file, if it was already read.
     """
-    if head is None and os.path.isdir(path):
+    if head is None and raw_files.isdir(path):
         with suppress(RekordError):
             return bool(_find_lists(path, kind)[0])
         return False
@@ -453,7 +454,7 @@ class ImageCsvSource(ListingSource):
 
     @property
     def root(self) -> str:
-        return self.path if os.path.isdir(self.path) else os.path.dirname(self.path) or "."
+        return self.path if raw_files.isdir(self.path) else os.path.dirname(self.path) or "."
 
     def options(self) -> Mapping[str, Any]:
         return {
@@ -464,7 +465,7 @@ class ImageCsvSource(ListingSource):
         }
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
-        root = Path(self.images or self.root)
+        root = raw_files.to_path(self.images or self.root)
         names, lines = part.content
         for line in lines:
             where = to_printable_path(line.list), line.position
@@ -491,7 +492,7 @@ class ImageCsvSource(ListingSource):
         """The column that errors of a file name."""
         return self.files.name
 
-    def read_rows(self, root: Path, name: str) -> Iterator[dict[str, Any]]:
+    def read_rows(self, root: PurePath, name: str) -> Iterator[dict[str, Any]]:
         """The rows of a listed file: usually one. Raises InvalidValue."""
         yield {"image": root / name, "filename": name}
 
@@ -503,7 +504,7 @@ class ImageCsvSource(ListingSource):
 
     def _list(self) -> SourceListing:
         """Read the lists, and look up every file."""
-        if os.path.isdir(self.path):
+        if raw_files.isdir(self.path):
             lists, other = _find_lists(self.path, self.files)
             if not lists:
                 raise self._no_lists_error()
@@ -691,18 +692,18 @@ class ImageCsvSource(ListingSource):
         folders = Counter(os.path.dirname(path) for path in listed)
         unused = []
         for folder in sorted(folders)[:_MAX_TRIED]:
-            with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
+            with suppress(OSError), raw_files.scandir(os.path.join(root, folder)) as entries:
                 names = [entry.name for entry in entries if self.files.is_name(entry.name)]
                 more = sum([os.path.normpath(os.path.join(folder, name)) not in listed for name in names])
                 if more:
                     what = os.path.join(to_printable_path(folder), "*")
                     unused.append(UnusedInput("file", what, f"{more:,} {self.files.plural} that no list names"))
-        if os.path.isdir(self.path):
+        if raw_files.isdir(self.path):
             known = {file.path for file in files}
-            for name in sorted(os.listdir(self.path), key=os.fsencode)[:_SAMPLE_LINES]:
+            for name in sorted(raw_files.listdir(self.path), key=os.fsencode)[:_SAMPLE_LINES]:
                 if (
                     name not in known
-                    and os.path.isfile(os.path.join(self.path, name))
+                    and raw_files.isfile(os.path.join(self.path, name))
                     and not self.files.is_name(name)
                 ):
                     unused.append(UnusedInput("file", to_printable_path(name), "not a list that is read"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Literal
 
 from rekord.arguments import as_path, check_keywords
@@ -84,7 +84,7 @@ class VideoCsvSource(ImageCsvSource):
     def options(self) -> Mapping[str, Any]:
         return {**ImageCsvSource.options(self), "frames": self.frames.options()}
 
-    def read_rows(self, root: Path, name: str) -> Iterator[dict[str, Any]]:
+    def read_rows(self, root: PurePath, name: str) -> Iterator[dict[str, Any]]:
         return self.frames.read_file(str(root / name), name)
 
     def build_schema(self, target: Mapping[str, Feature], paths: Sequence[str]) -> Schema | None:

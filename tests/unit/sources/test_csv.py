@@ -453,7 +453,7 @@ def test_an_option_that_cannot_be_meant_is_refused(tmp_path, options):
 
 PAGES = Path(__file__).parents[3] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SHOWN = ["E350", "E353", "E354", "E355", "E356", "E358", *(f"X52{i}" for i in range(7))]
+SHOWN = ["E350", "E353", "E354", "E355", "E356", "E358", *(f"X52{i}" for i in range(7)), "X553"]
 
 
 @pytest.mark.parametrize("code", SHOWN)
@@ -463,3 +463,31 @@ def test_the_example_on_the_page_of_a_code_is_what_is_said(tmp_path, monkeypatch
     assert found, "no example"
     failure = refusal(lambda: exec(found[1], {"rk": rk}))
     assert (failure.code, failure.message) == (code, found[2].rstrip("\n"))
+
+
+def test_a_declared_column_of_bools_takes_all_usual_spellings(tmp_path):
+    words = ["true", "FALSE", "Yes", "no", "Y", "n", "t", "F", "1", "0", "on", "OFF", ""]
+    path = tmp_path / "a.csv"
+    path.write_text("x,n\n" + "".join(f"{word},{i}\n" for i, word in enumerate(words)))
+    source = csv(path, columns={"x": rk.Int64(dtype="bool")})
+    assert source.facts().schema["x"] == rk.Int64(dtype="bool", optional=True)
+    out = tmp_path / "out"
+    rk.write(path, out, columns={"x": rk.Int64(dtype="bool", optional=True)}, progress=False)
+    bools = [None if row["x"] is None else bool(row["x"]) for row in rk.open(out)["train"]]
+    assert bools == [True, False] * 6 + [None]
+
+
+def test_a_word_that_is_no_bool_is_a_bad_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\nyes\nmaybe\nno\n")
+    with pytest.raises(rk.RekordError) as caught:
+        rk.write(path, tmp_path / "out", columns={"x": rk.Int64(dtype="bool")}, progress=False)
+    where = caught.value.location
+    assert (caught.value.code, where.row, where.line, where.feature) == ("E356", 1, 3, "x")
+
+
+def test_words_for_bools_are_text_with_advice_where_nothing_is_declared(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\nyes\nno\n")
+    (guess,) = csv(path).facts().guesses
+    assert 'columns={"x": rk.Int64(dtype="bool")}' in guess.do
