@@ -126,6 +126,26 @@ class SourcePart:
     source_bytes: int  # about how much is read
 
 
+class PartItem(NamedTuple):
+    """The smallest piece of a part that can be read by itself: a row, or rows of one file."""
+
+    content: Any
+    files: tuple[str, ...]  # that decide its rows, besides those that decide all rows
+    path: str  # of its rows
+    position: int | None = None  # if it is one row; None: all rows of the path belong to items like this one
+
+
+def select_items(part: SourcePart, items: Sequence[Any]) -> SourcePart:
+    """The part with some of its items only, whose contents are the last element of its own."""
+    return SourcePart((*part.content[:-1], tuple(items)), part.source_bytes)
+
+
+def list_file_items(part: SourcePart) -> Iterator[PartItem]:
+    """The items of a part that are ranges of files: each has its `file`."""
+    for one in part.content[-1]:
+        yield PartItem(one, (one.file.path,), one.file.path)
+
+
 class UnusedInput(NamedTuple):
     """Part of the raw data that is not written, and why."""
 
@@ -204,6 +224,16 @@ class PartitionedSource(Protocol):
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
         """The rows of a part, in order. A row that cannot be read is a SourceRow with its error, not an exception."""
+
+
+class ItemizedSource(PartitionedSource, Protocol):
+    """A source whose rows depend on files of their own, so that those of unchanged files need not be read again."""
+
+    def part_items(self, part: SourcePart) -> Iterable[PartItem]:
+        """What a part consists of, in order."""
+
+    def shared_context(self) -> Any:
+        """What was found out from all files together, and decides the rows of each."""
 
 
 class SequentialSource(Protocol):

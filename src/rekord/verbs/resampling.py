@@ -20,7 +20,8 @@ from rekord.codec.decode import decode
 from rekord.codec.encode import new_row_encoder
 from rekord.codec.encode_columns import written_columns
 from rekord.codec.plan import compile_plan
-from rekord.conversion.derive import BufferRing, FramedRecords, RecordCopier, RecordRange
+from rekord.conversion.derive import FramedRecords
+from rekord.conversion.record_copier import BufferRing, RecordCopier, RecordRange
 from rekord.dataset.balanced import ClassIndex
 from rekord.dataset.samplers import EpochOrder, Ids, expand_selection
 from rekord.dataset.split import Split
