@@ -246,6 +246,9 @@ CODES: dict[str, str] = {
     "X555": "remote storage cannot be reached",
     "X556": "access to remote storage was denied",
     "X557": "remote file arrived incomplete",
+    # X558 and X559: where records come from
+    "X558": "origins of the records are not known",
+    "X559": "options that the dataset was written with are not known",
     # X560 to X562: records that cannot be exported
     "X560": "value cannot be written in this format",
     "X561": "image has no known format",

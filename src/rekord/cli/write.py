@@ -20,6 +20,7 @@ from rekord.errors import error
 if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
     from rekord.sources.base import DetectedSource
+    from rekord.sources.detect import SourceOverrides
 
 _DATA_ERROR_CODES = ("X510", "X514")
 
@@ -191,7 +192,7 @@ def write(
     )
     known_classes = options.parse_classes(classes)
     ignored = options.parse_ignore(ignore)
-    place, rows, class_names, detected = _resolve_source(
+    place, rows, class_names, detected, overrides = _resolve_source(
         source,
         out,
         layout=layout,
@@ -218,6 +219,7 @@ def write(
             verbose=output.shows_progress(),
             class_names=class_names,
             detected=detected,
+            overrides=overrides,
         )
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(raw_data.format_source_heading(conversion))
@@ -246,8 +248,8 @@ def _resolve_source(
     label_map: str | None,
     optional_masks: bool,
     text_options: Mapping[str, Any],
-) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None]:
-    """The folder to write, the source to read, the classes of a label map that it does not take, and its kind."""
+) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None, SourceOverrides | None]:
+    """The folder to write, the source, the classes of a label map that it does not take, its kind, its options."""
     from rekord.sources.base import DetectedSource
     from rekord.sources.detect import SourceOverrides, build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
@@ -258,7 +260,7 @@ def _resolve_source(
         given = escape_controls(shlex.join(["--images", images, "--masks", masks]))
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {given} OUT")
     if layout is not None and layout not in LAYOUTS:
-        return out or source, (), None, None
+        return out or source, (), None, None, None
     if masks is not None:
         if images is None or out is not None:
             what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
@@ -288,7 +290,7 @@ def _resolve_source(
     )
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.
-    return out, found.path if found.kind == "records" else made, class_names, found
+    return out, found.path if found.kind == "records" else made, class_names, found, overrides
 
 
 def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:

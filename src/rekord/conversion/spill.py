@@ -313,8 +313,10 @@ def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
     return shuffle or (splits > 1 and not stratified)
 
 
-def build_index_batch(rows: EncodedRows, offsets: IntArray, paths: dict[bytes, int] | None = None) -> pa.RecordBatch:
-    """The index rows for rows at `offsets`; `paths` numbers the files that they come from."""
+def build_index_batch(
+    rows: EncodedRows, offsets: IntArray, numbers: dict[bytes, int] | None = None
+) -> pa.RecordBatch:
+    """The index rows for rows at `offsets`; `numbers` has those of the files that they come from."""
     columns = {"offset": offsets, "length": rows.lengths, "split": rows.splits}
     for name, values in (("key", rows.keys), ("stratum", rows.strata), ("hash", rows.hashes)):
         if values is not None:
@@ -327,10 +329,10 @@ def build_index_batch(rows: EncodedRows, offsets: IntArray, paths: dict[bytes, i
         arrays["hole_at"] = pa.array(rows.holes.at)
         arrays["hole_bytes"] = pa.array(rows.holes.n_bytes)
     arrays |= {f"index:{name}": values for name, values in (rows.index or {}).items()}
-    if rows.origins is not None and paths is not None:
+    if rows.origins is not None and numbers is not None:
         own = rows.origins
-        numbers = np.array([paths.setdefault(path, len(paths)) for path in own.paths], np.uint32)
-        arrays["origin:path"] = pa.array(numbers[own.path])
+        known = np.array([numbers.setdefault(path, len(numbers)) for path in own.paths], np.uint32)
+        arrays["origin:path"] = pa.array(known[own.path])
         arrays["origin:position"] = pa.array(own.position)
         for name, values in (("line", own.line), ("copy", own.copy)):
             if values.any():

@@ -21,6 +21,7 @@ import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -206,6 +207,15 @@ class ShardOrigins:
             *[self.columns[name][run] if name in self.columns else None for name in ("stratum", "hash")],
         )
 
+    def find_row_files(self) -> frozenset[int]:
+        """The numbers of the files of which a row is known that is not the first; another file may be one row."""
+        if not self.records:
+            return frozenset()
+        lengths = np.diff(self.columns["record"], append=self.records)
+        position = self._column("position", np.arange(len(lengths)))
+        found: list[int] = np.unique(self.columns["path"][(lengths > 1) | (position > 0)]).tolist()
+        return frozenset(found)
+
     def _column(self, name: str, run: Any) -> IntArray:
         if name not in self.columns:
             return np.zeros(len(run), np.int64)
@@ -258,5 +268,5 @@ def _parse(data: bytes, digest: str, records: int) -> ShardOrigins:
             if name in columns and not 0 <= int(columns[name].min()) <= int(columns[name].max()) < 1 << 62:
                 raise ValueError("numbers out of range")
     bounds = [0, *ends.tolist()]
-    paths = [text[first:end] for first, end in zip(bounds, bounds[1:], strict=False)]
+    paths = [text[first:end] for first, end in pairwise(bounds)]
     return ShardOrigins(records, paths, columns)

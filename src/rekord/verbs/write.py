@@ -58,6 +58,7 @@ from rekord.verbs.declare_columns import (
 )
 from rekord.verbs.learning import fit_chain
 from rekord.verbs.options import WriteOptions, output_folder, resolve_worker_count
+from rekord.verbs.write_request import MaskRequest, encode_request
 from rekord.version import VERSION
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
@@ -195,13 +196,14 @@ def prepare_conversion(
     class_names: tuple[str, ...] | None = None,
     recorded: Mapping[str, Any] | None = None,
     detected: DetectedSource | None = None,
+    overrides: SourceOverrides | None = None,
 ) -> Conversion:
     """Validate everything that can be validated before a row is read, and learn classes and transforms from rows.
 
     `masks` overrides what the source knows about its masks, `class_names` the classes of its labels. With
     `own_splits`, a source that has splits keeps them unless `split` is given. With `verbose`, fitting is reported on
     stderr. `recorded` are the declared columns of the dataset that rows are appended to; `detected` is what the
-    source was built from, if it was detected.
+    source was built from, if it was detected, and `overrides` with which options.
     """
     check_column_options(options)
     schema, layout, split = options.schema, options.layout, options.split
@@ -213,6 +215,7 @@ def prepare_conversion(
     else:
         source = resolve_source(rows, names=options.names, schema=schema, encoding=options.encoding)
     read = source
+    given = options
     source, options = adapt_image_list(source, options)
     request = ColumnRequest.of(options, class_names, recorded or {})
     source, request = project_source(source, request)
@@ -300,7 +303,24 @@ def prepare_conversion(
         spills=None if options.staging is None else os.fspath(options.staging),
         fresh=bool(options.fresh),
         storage=storage,
+        files=facts.files,
+        request=encode_request(
+            given,
+            overrides=overrides,
+            masks=_record_masks(masks),
+            class_names=class_names,
+            own_splits=own_splits,
+        )
+        if recorded is None
+        else b"",
     )
+
+
+def _record_masks(masks: MaskOptions) -> MaskRequest | None:
+    if masks == DEFAULT_MASK_OPTIONS:
+        return None
+    colours = None if masks.colours is None else [(*colour, number) for colour, number in masks.colours.items()]
+    return MaskRequest(classes=masks.classes, ignore=masks.ignore, colours=colours)
 
 
 def _find_unused(source: Any, facts: SourceFacts, detected: DetectedSource | None) -> tuple[UnusedInput, ...]:
