@@ -135,7 +135,10 @@ CODES: dict[str, str] = {
     "E337": "mask has too many pixels to check",
     "E340": "value cannot be a class",
     # E35x to E37x: rows of a source
+    "E349": "row lacks a value that windows need",
     "E350": "line of JSON is not an object",
+    "E351": "value is outside of its range",
+    "E352": "time does not increase",
     "E353": "text is not UTF-8",
     "E354": "row has the wrong number of fields",
     "E355": "line is not valid JSON",
@@ -253,6 +256,7 @@ CODES: dict[str, str] = {
     "X560": "value cannot be written in this format",
     "X561": "image has no known format",
     "X562": "classes of records contradict each other",
+    "X563": "no series is long enough for a window",
     # X565 to X569: datasets derived from others
     "X565": "no records to write",
     # X575 to X577: training

@@ -38,6 +38,7 @@ from rekord.conversion.tasks import ThreadTally
 from rekord.conversion.workers import WorkerPool
 from rekord.dataset.index import compute_blocks, index_path
 from rekord.dataset.manifest import Manifest, ManifestSource, ManifestSplit, find_shard_entry, shard_name
+from rekord.dataset.origins import OriginRuns, find_origins, gather_origins, origins_path
 from rekord.dataset.readers.compressed import InflatedCopies
 from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.samplers import Ids
@@ -298,7 +299,10 @@ class _DerivationRun:
                 tally.shard_bytes(len(frames))
                 lengths.append(framed)
                 tables.append(lines)
-            done = file.complete(self._wanted.schema, self._wanted.index, np.concatenate(lengths), tables, done_path)
+            origins = _collect_origins(shard, sum(map(len, lengths)))
+            done = file.complete(
+                self._wanted.schema, self._wanted.index, np.concatenate(lengths), tables, done_path, origins
+            )
         tally.next()
         return done
 
@@ -333,6 +337,8 @@ class _DerivationRun:
     def _linked(self, shard: LinkedShard, name: str, done_path: str) -> CompletedShard:
         self._link_or_copy(shard.path, os.path.join(self._staging.out, name))
         self._link_or_copy(index_path(shard.path), staged_index_path(self._staging, name))
+        if find_origins(shard.path) is not None:
+            self._link_or_copy(origins_path(shard.path), origins_path(os.path.join(self._staging.out, name)))
         self._staging.write_done(done_path, shard.done)
         return shard.done
 
@@ -342,6 +348,27 @@ class _DerivationRun:
         staging.remove_file(target)
         if not staging.storage.link(source, target):
             _copy_file(source, target, staging)
+
+
+def _collect_origins(shard: CopiedShard | ReencodedShard | GeneratedShard, records: int) -> OriginRuns | None:
+    """The origins of the records of a shard, which are those of the records that it was made from."""
+    stretch = shard.stretch
+    if stretch.end - stretch.begin != records:
+        return None  # the function dropped or added some
+    adjust = getattr(shard.function, "adjust_origins", None) if isinstance(shard, GeneratedShard) else None
+    if isinstance(shard, GeneratedShard) and adjust is None:
+        return None
+    runs = OriginRuns()
+    position = stretch.begin
+    for ids, _ in stretch.pieces():
+        rows = gather_origins(stretch.records.shards.paths, *stretch.records.shards.locate(ids))
+        if rows is None:
+            return None
+        # They rank rows for the splits of one conversion.
+        rows.stratum = rows.hash = None
+        runs.add(rows if adjust is None else adjust(position, rows))
+        position += len(ids)
+    return runs
 
 
 class _ThreadLocal(ThreadTally):

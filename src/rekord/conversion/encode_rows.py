@@ -361,7 +361,12 @@ class RowEncoding:
         values = _slice_columns(chunk.values, begin, end)
         names = set(_column_names(values))
         positions = np.arange(chunk.first + begin, chunk.first + end, dtype=np.int64)
-        facts: dict[str, Any] = {"splits": np.zeros(rows, np.uint8), "origins": _column_origins(chunk, positions)}
+        if chunk.positions is not None:
+            positions = np.asarray(chunk.positions[begin:end], np.int64)
+        facts: dict[str, Any] = {
+            "splits": np.zeros(rows, np.uint8),
+            "origins": _column_origins(chunk, begin, positions),
+        }
 
         def hash_positions(salt: Salt) -> HashArray:
             return hash_rows(hash_paths(job.seed, salt, [chunk.path]).repeat(rows), positions, None)
@@ -435,9 +440,9 @@ class _PendingRow(NamedTuple):
     blob: BlobInFile | None
 
 
-def _column_origins(chunk: ColumnChunk, positions: Any) -> RowOrigins:
-    """The origins of the rows of a chunk at these positions."""
-    begin, rows = int(positions[0]) - chunk.first, len(positions)
+def _column_origins(chunk: ColumnChunk, begin: int, positions: Any) -> RowOrigins:
+    """The origins of the rows of a chunk from `begin` on, which have these positions."""
+    rows = len(positions)
     zeros = np.zeros(rows, np.int64)
     if chunk.lines is not None:
         lines = np.asarray(chunk.lines[begin : begin + rows], np.int64)

@@ -334,9 +334,9 @@ def build_index_batch(
         known = np.array([numbers.setdefault(path, len(numbers)) for path in own.paths], np.uint32)
         arrays["origin:path"] = pa.array(known[own.path])
         arrays["origin:position"] = pa.array(own.position)
-        for name, values in (("line", own.line), ("copy", own.copy)):
-            if values.any():
-                arrays[f"origin:{name}"] = pa.array(values)
+        for name in ("line", "copy"):
+            if (column := getattr(own, name)).any():
+                arrays[f"origin:{name}"] = pa.array(column)
     return pa.RecordBatch.from_pydict(arrays)
 
 

@@ -42,10 +42,10 @@ from rekord.conversion.spill import (
     read_row_origins,
 )
 from rekord.conversion.workers import WorkerPool
-from rekord.dataset.origins import OriginRuns
+from rekord.dataset.origins import OriginRuns, RowOrigins, gather_origins
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned
+from rekord.sources.base import PART_BYTES, Chunk, SourcePart, full_path, is_partitioned
 from rekord.storage.local import Readable
 from rekord.storage.portability import TRIM_THRESHOLD_BYTES, trim_heap
 from rekord.storage.transaction import Staging
@@ -215,7 +215,7 @@ def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally
             for bucket in shard.buckets:
                 pieces, framed, table = _gather_bucket(spills, bucket, shard)
                 if len(table):
-                    origins.add(read_row_origins(table, spills.index))
+                    origins.add(_trace_rows(job, read_row_origins(table, spills.index)))
                 for frames in pieces:
                     file.write(frames)
                     tally.shard_bytes(len(frames))
@@ -225,6 +225,14 @@ def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally
             spills.close()
         done_path = staging.shard_done_path(shard.split, shard.number)
         return file.complete(job.schema, job.index, np.concatenate(lengths), columns, done_path, origins)
+
+
+def _trace_rows(job: ConversionJob, rows: RowOrigins | None) -> RowOrigins | None:
+    """The origins of rows; those of records are the origins that the records have, if they are known."""
+    if rows is None or job.source.kind != "records":
+        return rows
+    paths = [full_path(job.source, os.fsdecode(path)) for path in rows.paths]
+    return gather_origins(paths, rows.path, rows.position) or rows
 
 
 def select_index_kind(job: ConversionJob) -> str:

@@ -28,10 +28,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from rekord.dataset.index import METADATA_FOLDER, Count
+from rekord.dataset.index import METADATA_FOLDER, ByteLimitedCache, Count
+from rekord.dataset.manifest import find_shard_entry
 from rekord.errors import RekordError
 from rekord.storage.local import read_file
-from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 
 ORIGINS_FOLDER = "origins"
 SYNTHETIC = 0xFFFFFFFF
@@ -41,6 +42,7 @@ _MAGIC = b"rkorig1\n"
 _DIGEST_BYTES = 32
 _LENGTH = struct.Struct("<I")
 _MAX_FILE_BYTES = 1 << 32
+_MAX_CACHED_BYTES = 256 << 20
 _COLUMNS = ("record", "path", "position", "line", "copy", "stratum", "hash")
 _DTYPES = ("<u4", "<u8")
 
@@ -64,7 +66,9 @@ class RowOrigins:
 
     def __getitem__(self, rows: Any) -> RowOrigins:
         """Some of the rows: a slice, or their numbers."""
-        chosen = {name: None if (one := getattr(self, name)) is None else one[rows] for name in _COLUMNS[1:]}
+        chosen: dict[str, Any] = {
+            name: None if (one := getattr(self, name)) is None else one[rows] for name in _COLUMNS[1:]
+        }
         return RowOrigins(self.paths, **chosen)
 
     def path_of(self, row: int) -> bytes | None:
@@ -91,12 +95,6 @@ def concat_origins(pieces: Sequence[RowOrigins]) -> RowOrigins:
     if not pieces:
         rest = dict.fromkeys(_COLUMNS[2:5], np.zeros(0, np.int64))
     return RowOrigins(list(numbers), np.concatenate(paths) if paths else np.zeros(0, np.uint32), **rest)
-
-
-def synthetic_origins(rows: int) -> RowOrigins:
-    """The origins of rows that were made from several others."""
-    zeros = np.zeros(rows, np.int64)
-    return RowOrigins([], np.full(rows, SYNTHETIC, np.uint32), zeros, zeros, zeros)
 
 
 def origins_path(shard: str) -> str:
@@ -270,3 +268,35 @@ def _parse(data: bytes, digest: str, records: int) -> ShardOrigins:
     bounds = [0, *ends.tolist()]
     paths = [text[first:end] for first, end in pairwise(bounds)]
     return ShardOrigins(records, paths, columns)
+
+
+_cache = ByteLimitedCache(_MAX_CACHED_BYTES)
+
+
+def find_origins(shard: str) -> ShardOrigins | None:
+    """The origins of a shard that a manifest lists; None if they are unknown."""
+    listed = None if is_remote(shard) else find_shard_entry(shard)
+    expected = None if listed is None else listed.expected
+    if expected is None or expected.digest is None or expected.records is None:
+        return None
+    key = (shard, expected.digest)
+    found: ShardOrigins | None = _cache.get(key)
+    if found is None and (found := read_origins(shard, expected.digest, expected.records)) is not None:
+        size_bytes = sum(values.nbytes for values in found.columns.values()) + sum(map(len, found.paths))
+        _cache.put(key, found, size_bytes)
+    return found
+
+
+def gather_origins(paths: Sequence[str], shards: Any, records: Any) -> RowOrigins | None:
+    """The origins of records by the number of their shard and their number in it; None if some are unknown."""
+    order = np.argsort(shards, kind="stable")
+    pieces = []
+    for shard in np.unique(shards).tolist():
+        found = find_origins(paths[shard])
+        mine = records[shards == shard]
+        if found is None or (len(mine) and int(mine.max()) >= found.records):
+            return None
+        pieces.append(found.rows(mine))
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return concat_origins(pieces)[back]

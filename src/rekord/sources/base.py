@@ -79,6 +79,11 @@ class ColumnChunk:
     rows: int
     first_line: int | None = None
     lines: Sequence[int] | None = None  # of each row, if rows are not one line each
+    positions: Any = None  # of each row as an array, if they do not follow each other
+
+    def position_of(self, row: int) -> int:
+        """The position in the file of this chunk's row `row`."""
+        return self.first + row if self.positions is None else int(self.positions[row])
 
     def line_of(self, row: int) -> int | None:
         """The line in a text file of this chunk's row `row`."""
@@ -100,6 +105,7 @@ class ColumnChunk:
             rows=end - begin,
             first_line=None if self.first_line is None else self.first_line + begin,
             lines=None if self.lines is None else self.lines[begin:end],
+            positions=None if self.positions is None else self.positions[begin:end],
         )
 
     def with_values(self, values: Any) -> ColumnChunk:

@@ -6,9 +6,10 @@ from rekord.transforms.images import crop, decode, encode, grayscale, normalize,
 from rekord.transforms.numeric import bucketize, cast, one_hot, standardize
 from rekord.transforms.text import hash_into, hash_words, tfidf, tokenize
 from rekord.transforms.vocabularies import vocabulary
+from rekord.transforms.windows import window
 
 __all__ = [
     "Bound", "Chain", "FitState", "Learning", "Transform", "bucketize", "cast", "chain", "crop",
     "decode", "encode", "grayscale", "hash_into", "hash_words", "normalize", "one_hot", "resize",
-    "standardize", "tfidf", "tokenize", "vocabulary",
+    "standardize", "tfidf", "tokenize", "vocabulary", "window",
 ]  # fmt: skip
