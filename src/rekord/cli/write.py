@@ -14,6 +14,7 @@ from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.cli.options import Panel, argument, flag_option, integer_option, parsed_option, text_option
+from rekord.cli.window_options import WindowOptions, parse_window
 from rekord.cli.write_options import parse_columns
 from rekord.errors import error
 
@@ -94,6 +95,7 @@ def write(
     drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS)] = None,
     keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS)] = None,
     map_: shared.MapOption = None,
+    windows: WindowOptions,
     image_transforms: options.ImageTransformOptions,
     column_transforms: options.ColumnTransformOptions,
     split: Annotated[
@@ -159,7 +161,8 @@ def write(
     from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
 
     began = time.perf_counter()
-    transforms = options.parse_image_transforms(image_transforms)
+    transforms = parse_window(windows)
+    transforms += options.parse_image_transforms(image_transforms)
     transforms += options.parse_column_transforms(column_transforms)
     requested = WriteOptions(
         schema=options.read_schema(schema),
@@ -224,6 +227,8 @@ def write(
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(raw_data.format_source_heading(conversion))
         raw_data.print_guesses(conversion.guesses)
+        for note in conversion.notes:
+            output.print_status(f"note: {escape_controls(note)}")
         if dry_run:
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())

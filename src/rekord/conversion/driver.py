@@ -120,11 +120,13 @@ class Conversion:
     source_bytes: int = 0  # of all its files
     known_rows: bool = False  # the plan identifies the rows, by the files that they come from
     guesses: tuple[SourceGuess, ...] = ()  # about the source
+    notes: tuple[str, ...] = ()  # what reading it found
     unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     spills: str | None = None
     fresh: bool = False
     storage: Storage = LOCAL
     parent: str | None = None  # the digest of the manifest of the dataset that the rows come from
+    is_split_by_series: bool = False  # by time or group, where rows become windows
     files: tuple[SourceFile, ...] = ()  # of the source
     request: bytes = b""  # the options that it was requested with
     reuse: Reuse | None = None  # a dataset that has some of the rows already

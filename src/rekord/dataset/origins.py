@@ -114,6 +114,7 @@ class OriginRuns:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._columns: list[dict[str, Any]] = []
+        self._last: tuple[int, ...] | None = None  # path, position, line and copy of the last row
         self.records = 0
         self.is_complete = True  # False once rows without origins were added
 
@@ -132,11 +133,16 @@ class OriginRuns:
             known = SYNTHETIC if number == SYNTHETIC else None
             numbers[at] = self._numbers.setdefault(rows.paths[number], len(self._numbers)) if known is None else known
         path = numbers[inverse]
-        breaks = np.ones(len(rows), bool)
-        if rows.stratum is None:
-            stepped = (np.diff(rows.line) == 1) | ((rows.line[1:] == 0) & (rows.line[:-1] == 0))
-            breaks[1:] = (np.diff(path) != 0) | (np.diff(rows.position) != 1) | ~stepped
-            breaks[1:] |= (rows.copy[1:] != 0) | (rows.copy[:-1] != 0)
+        # How rows were read in pieces must not show: the first may continue the last run.
+        last = self._last or (-1, 0, 0, 0)
+        current = [path.astype(np.int64), rows.position, rows.line, rows.copy]
+        before = [np.concatenate([[one], column[:-1]]) for one, column in zip(last, current, strict=True)]
+        self._last = tuple([int(column[-1]) for column in current])
+        stepped = (rows.line - before[2] == 1) | ((rows.line == 0) & (before[2] == 0))
+        breaks = (current[0] != before[0]) | (rows.position - before[1] != 1) | ~stepped
+        breaks |= (rows.copy != 0) | (before[3] != 0)
+        if rows.stratum is not None:
+            breaks[:] = True  # every row has hashes of its own
         first = np.flatnonzero(breaks)
         values = {"record": first + self.records, "path": path[first]}
         for name in _COLUMNS[2:]:
@@ -202,7 +208,7 @@ class ShardOrigins:
             self._column("position", run) + after,
             np.where(line > 0, line + after, 0),
             self._column("copy", run),
-            *[self.columns[name][run] if name in self.columns else None for name in ("stratum", "hash")],
+            *[None if (one := self.columns.get(name)) is None else one[run] for name in ("stratum", "hash")],
         )
 
     def find_row_files(self) -> frozenset[int]:
@@ -254,9 +260,9 @@ def _parse(data: bytes, digest: str, records: int) -> ShardOrigins:
     if header.paths and (int(ends[-1]) != len(text) or (np.diff(ends, prepend=0) < 0).any()):
         raise ValueError("paths of other lengths")
     starts = columns.get("record")
-    if records and (starts is None or "path" not in columns or int(starts[0]) or (np.diff(starts) <= 0).any()):
-        raise ValueError("no runs")
     if records:
+        if starts is None or "path" not in columns or int(starts[0]) or (np.diff(starts) <= 0).any():
+            raise ValueError("no runs")
         path = columns["path"]
         numbered = path[path != SYNTHETIC]
         if int(starts[-1]) >= records or (len(numbered) and int(numbered.max()) >= header.paths):

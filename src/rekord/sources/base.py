@@ -205,6 +205,7 @@ class SourceFacts:
     files: tuple[SourceFile, ...] = ()  # sorted by path; the fingerprint is computed from them
     unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     guesses: tuple[SourceGuess, ...] = ()
+    notes: tuple[str, ...] = ()  # what reading them found, for the summary
     extra: Mapping[str, Any] = field(default_factory=dict)  # hints for the layout
 
 

@@ -16,7 +16,10 @@ from rekord.transforms.base import Bound, RecordedTransform
 LabelRule: TypeAlias = Literal["last", "first", "majority", "any"]
 Duration: TypeAlias = "int | float | str"
 
-TICKS_OF = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86_400 * 10**9}
+_SECOND = 10**9
+TICKS_OF: dict[str, int] = {
+    "ns": 1, "us": 10**3, "ms": 10**6, "s": _SECOND, "min": 60 * _SECOND, "h": 3600 * _SECOND, "d": 86_400 * _SECOND
+}  # fmt: skip
 """Nanoseconds by the unit of a duration."""
 
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?(ns|us|ms|s|min|h|d)")
@@ -29,9 +32,9 @@ def parse_duration(name: str, value: object) -> int:
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise invalid(name, value, 'a duration such as "10s", "500ms" or "1h"', f'{name}="10s"')
-    number, unit = found.groups()
+    number, unit = str(found[1]), str(found[2])
     whole, _, part = number.partition(".")
-    ticks = int(whole) * TICKS_OF[unit] + int(part or 0) * TICKS_OF[unit] // 10 ** len(part)
+    ticks: int = int(whole) * TICKS_OF[unit] + int(part or 0) * TICKS_OF[unit] // int(10 ** len(part))
     if not 0 < ticks < 1 << 62:
         raise invalid(name, value, "a duration above 0", f'{name}="10s"')
     return ticks

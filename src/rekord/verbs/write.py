@@ -300,6 +300,8 @@ def prepare_conversion(
             ]
             + (guess_class_folders(facts) if read.kind == "image_folder" else [])
         ),
+        notes=facts.notes,
+        is_split_by_series=split == "source" and given.split != "source" and options.transforms != given.transforms,
         # The source knows better than its folder why a file is not used.
         unused=tuple(
             {(one.kind, one.name): one for one in (*_find_unused(read, facts, detected), *facts.unused)}.values()
@@ -573,8 +575,9 @@ def write(
     options = WriteOptions.of(locals())
     conversion = prepare_conversion(rows, out, options, verbose=progress)
     if progress:
-        from rekord.verbs.progress import report_guesses
+        from rekord.verbs.progress import report_guesses, report_notes
 
         report_guesses(conversion.guesses)
+        report_notes(conversion.notes)
     run_conversion(conversion, progress=progress)
     return open_dataset(conversion.out)

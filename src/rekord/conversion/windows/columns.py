@@ -45,12 +45,7 @@ def plan_window_schema(window: Window, schema: Schema) -> tuple[tuple[SeriesColu
         if feature.shape or not isinstance(feature, (*_NUMERIC, Text, Bytes, Label, Tensor)):
             raise column_error(name, feature, "one number or text per row")
         if name == window.time:
-            timestamp = isinstance(feature, Timestamp)
-            if (
-                not timestamp
-                and feature.value_kind not in ("int64", "float")
-                and not isinstance(feature, (Text, Tensor))
-            ):
+            if not isinstance(feature, (*_NUMERIC, Text, Tensor)) or feature.is_label:
                 raise column_error(name, feature, "timestamps or numbers")
             scalars[name] = _required(feature) if not isinstance(feature, Text) else Timestamp("us")
             if name in by or name in window.label:
@@ -90,7 +85,8 @@ def _required(feature: Feature) -> Feature:
 def _with_length(name: str, feature: Feature, length: int | None) -> Feature:
     if isinstance(feature, Label):
         return Label(feature.names or feature.count, shape=(length,))
-    return replace(feature, optional=False, shape=(length,))
+    changes: Any = {"optional": False, "shape": (length,)}
+    return replace(feature, **changes)
 
 
 def column_error(name: str, feature: Feature, expected: str) -> RekordError:

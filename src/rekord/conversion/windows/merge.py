@@ -245,7 +245,9 @@ def _parse_border(value: Any, unit: str | None) -> Any:
         if unit is None:
             return float(value) if isinstance(value, (float, int)) else float(str(value))
         parsed = parse_time(str(value))
-        return int(np.datetime64(parsed, unit or "us").astype(np.int64)) if parsed is not None else int("")
+        if parsed is None:
+            raise ValueError(value)
+        return int(np.array([parsed], f"M8[{unit or 'us'}]").astype(np.int64)[0])
     except ValueError:
         raise error(
             "U605",

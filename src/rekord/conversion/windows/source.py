@@ -42,7 +42,6 @@ from rekord.sources.base import (
     Chunk,
     ColumnChunk,
     SourceFacts,
-    SourceGuess,
     SourcePart,
     is_partitioned,
 )
@@ -109,7 +108,8 @@ class WindowedSource:
             splits=self._splits,
             files=inner.files,
             unused=inner.unused,
-            guesses=(*inner.guesses, *_describe(self)),
+            guesses=inner.guesses,
+            notes=(*inner.notes, *_describe(self)),
         )
 
     @property
@@ -141,21 +141,19 @@ class WindowedSource:
         return os.path.join(self.folder, name)
 
 
-def _describe(source: WindowedSource) -> Iterator[SourceGuess]:
+def _describe(source: WindowedSource) -> Iterator[str]:
     """What the sort found, for the summary."""
     counts, window = source.counts, source.window
     if counts.bad:
-        yield SourceGuess(None, f"{counts.bad:,} bad rows: no window contains them")
+        yield f"{counts.bad:,} bad rows: no window contains them"
     if counts.unordered and not window.monotonic:
-        what = f"{counts.unordered:,} rows come after a later row in their file; rows were sorted"
-        yield SourceGuess(window.time, what, "monotonic=True to refuse them")
+        yield f"{counts.unordered:,} rows come after a later row in their file: rows were sorted"
     if counts.gaps:
-        yield SourceGuess(window.time, f"{counts.gaps:,} pauses longer than max_gap: no window spans them")
+        yield f"{counts.gaps:,} pauses longer than max_gap: no window spans them"
     if counts.crossing:
-        yield SourceGuess(window.time, f"{counts.crossing:,} windows across the border of two splits were dropped")
+        yield f"{counts.crossing:,} windows across the border of two splits were dropped"
     if counts.left_over:
-        what = f"{counts.left_over:,} of {counts.rows:,} rows are in no complete window"
-        yield SourceGuess(None, what, None if window.is_timed else 'incomplete="pad" to keep them')
+        yield f"{counts.left_over:,} of {counts.rows:,} rows are in no complete window"
 
 
 def window_source(
@@ -204,18 +202,19 @@ def window_source(
             seed=seed,
             **result,
         )
+        # Bad rows are reported by the conversion.
+        if not made.windows and not made.counts.bad:
+            raise error(
+                "X563",
+                location=Location(path=made.root or None),
+                expected=f"a series of at least {window.size} {'of time' if window.is_timed else 'rows'}"
+                + (f" and {window.horizon} more" if window.horizon else ""),
+                found=f"{made.counts.rows:,} rows in shorter series",
+                do='a smaller size=, or incomplete="pad"' if not window.is_timed else "a smaller size=",
+            )
     except BaseException:
         remove_tree(LOCAL, folder)
         raise
-    if not made.windows:
-        raise error(
-            "X563",
-            location=Location(path=made.root or None),
-            expected=f"a series of at least {window.size} {'of time' if window.is_timed else 'rows'}"
-            + (f" and {window.horizon} more" if window.horizon else ""),
-            found=f"{made.counts.rows:,} rows, {made.counts.bad:,} of them bad, in shorter series",
-            do='a smaller size=, or incomplete="pad"' if not window.is_timed else "a smaller size=",
-        )
     return made
 
 

@@ -136,7 +136,7 @@ def to_time_column(ticks: Any, unit: str | None) -> Any:
 
 
 def format_time(value: Any, unit: str | None) -> str:
-    return str(value.item()) if unit is None else str(np.datetime64(int(value), unit or "us"))
+    return str(value.item()) if unit is None else str(to_time_column(np.array([value]), unit)[0])
 
 
 def number_groups(table: pa.Table, by: tuple[str, ...] | None, path: str) -> tuple[list[bytes], Any]:
