@@ -45,7 +45,7 @@ from rekord.conversion.workers import WorkerPool
 from rekord.dataset.origins import OriginRuns, RowOrigins, gather_origins
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, Chunk, SourcePart, full_path, is_partitioned
+from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned
 from rekord.storage.local import Readable
 from rekord.storage.portability import TRIM_THRESHOLD_BYTES, trim_heap
 from rekord.storage.transaction import Staging
@@ -229,10 +229,16 @@ def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally
 
 def _trace_rows(job: ConversionJob, rows: RowOrigins | None) -> RowOrigins | None:
     """The origins of rows; those of records are the origins that the records have, if they are known."""
-    if rows is None or job.source.kind != "records":
+    locate = getattr(job.source, "locate_records", None)
+    if rows is None or locate is None:
         return rows
-    paths = [full_path(job.source, os.fsdecode(path)) for path in rows.paths]
-    return gather_origins(paths, rows.path, rows.position) or rows
+    shards: list[str] = []
+    records = rows.position.copy()
+    for number, path in enumerate(rows.paths):
+        mine = rows.path == number
+        shard, records[mine] = locate(os.fsdecode(path), rows.position[mine])
+        shards.append(shard)
+    return gather_origins(shards, rows.path, records) or rows
 
 
 def select_index_kind(job: ConversionJob) -> str:

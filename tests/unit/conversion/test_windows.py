@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.sample_conversions import read_tree
+from sample_conversions import read_tree
 
 import rekord as rk
 from rekord.conversion.windows import merge, sort
