@@ -1,8 +1,10 @@
 """`rk.trace`: the file and line of every record, also after edits; damaged origins are not used."""
 
+import hashlib
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -41,8 +43,9 @@ def test_every_record_is_traced_to_its_line(dataset: Path) -> None:
 
 
 def test_an_image_is_its_file(tmp_path: Path) -> None:
-    (tmp_path / "in" / "cat").mkdir(parents=True)
-    Image.new("RGB", (4, 4)).save(tmp_path / "in" / "cat" / "1.png")
+    for name in ("cat", "dog"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "in" / name / "1.png")
     rk.write(tmp_path / "in", tmp_path / "out", progress=False)
     assert str(rk.trace(tmp_path / "out", 0)) == "cat/1.png"
 
@@ -65,6 +68,7 @@ def test_appended_records_have_origins_of_their_own(dataset: Path, tmp_path: Pat
     assert rk.trace(dataset, 0, split="train").path.endswith(".csv")
 
 
+@pytest.mark.slow
 def test_added_records_say_whether_they_are_copies_or_synthetic(dataset: Path, tmp_path: Path) -> None:
     rk.delete(dataset, tmp_path / "uneven", where="label = 1 AND x > 30", progress=False)
     rk.balance(tmp_path / "uneven", tmp_path / "even", method="smote", k_neighbors=2, progress=False, splits="train")
@@ -102,8 +106,6 @@ def test_origins_of_another_shard_are_not_used(dataset: Path) -> None:
 
 
 def test_a_file_that_lies_with_a_valid_checksum_is_bounded(tmp_path: Path) -> None:
-    import hashlib
-
     (tmp_path / ".rekord" / "origins").mkdir(parents=True)
     shard = tmp_path / "train-00000-of-00001.tfrecord"
     header = (
@@ -125,8 +127,6 @@ def test_a_file_that_lies_with_a_valid_checksum_is_bounded(tmp_path: Path) -> No
 
 
 def test_rows_that_follow_each_other_are_one_run_however_they_arrive() -> None:
-    import numpy as np
-
     count = 1000
     zeros = np.zeros(count, np.int64)
     rows = RowOrigins([b"a.csv"], np.zeros(count, np.uint32), np.arange(count), np.arange(count) + 2, zeros)
