@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from rekord.verbs.query import query
     from rekord.verbs.rewrite import rewrite
     from rekord.verbs.split import folds, split
+    from rekord.verbs.sync import sync
+    from rekord.verbs.trace import trace
     from rekord.verbs.write import write
 
 __version__ = _VERSION
@@ -139,6 +141,8 @@ __all__ = [
     "sources",
     "split",
     "stats",
+    "sync",
+    "trace",
     "train",
     "transforms",
     "write",
@@ -171,6 +175,8 @@ _MODULES = {
     "rekord.verbs.adopt": "adopt",
     "rekord.verbs.balance": "balance",
     "rekord.verbs.edit.append": "append",
+    "rekord.verbs.sync": "sync",
+    "rekord.verbs.trace": "trace",
     "rekord.verbs.edit.change": "delete relabel",
     "rekord.verbs.export.export": "export",
     "rekord.verbs.infer": "infer",

@@ -145,7 +145,10 @@ CODES: dict[str, str] = {
     "E346": "file has no video stream",
     "E347": "audio or video is too large",
     # E35x to E37x: rows of a source
+    "E349": "row lacks a value that windows need",
     "E350": "line of JSON is not an object",
+    "E351": "value is outside of its range",
+    "E352": "time does not increase",
     "E353": "text is not UTF-8",
     "E354": "row has the wrong number of fields",
     "E355": "line is not valid JSON",
@@ -273,10 +276,14 @@ CODES: dict[str, str] = {
     "X555": "remote storage cannot be reached",
     "X556": "access to remote storage was denied",
     "X557": "remote file arrived incomplete",
+    # X558 and X559: where records come from
+    "X558": "origins of the records are not known",
+    "X559": "options that the dataset was written with are not known",
     # X560 to X562: records that cannot be exported
     "X560": "value cannot be written in this format",
     "X561": "image has no known format",
     "X562": "classes of records contradict each other",
+    "X563": "no series is long enough for a window",
     # X565 to X569: datasets derived from others
     "X565": "no records to write",
     # X575 to X577: training

@@ -84,7 +84,7 @@ def test_the_job_has_several_parts_and_shards_and_every_kind_of_step(place: Plac
     shown = [i for i, step in enumerate(place.steps) if step.path.endswith("/whole/data")]
     assert [place.steps[i].name for i in shown] == ["rename"]
     assert names[shown[0] + 1] == "sync_folder"
-    assert names[: shown[0]].count("sync_folder") == 4
+    assert names[: shown[0]].count("sync_folder") == 5
     assert names[shown[0] :].count("fsync") == 0
 
 

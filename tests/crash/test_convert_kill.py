@@ -200,7 +200,9 @@ def held_back(work: Any, seen: str) -> Any:
 
 
 def without_manifest(out: Path) -> dict[str, bytes]:
-    return {name: content for name, content in read_tree(out).items() if name != "rekord.json"}
+    """What does not say which options were given."""
+    told = ("rekord.json", ".rekord/write.json")
+    return {name: content for name, content in read_tree(out).items() if name not in told}
 
 
 @pytest.mark.parametrize("workers", [2, 3])

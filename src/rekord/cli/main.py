@@ -47,6 +47,7 @@ from rekord.cli.options import (
 from rekord.cli.query import query
 from rekord.cli.rewrite import balance, rewrite, split
 from rekord.cli.stats import stats
+from rekord.cli.sync import sync, trace
 from rekord.cli.train import train
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
@@ -85,6 +86,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rekord relabel data/flowers data/named --map-labels tulp=tulip",
         "rekord relabel data/flowers data/repaired --from labels.csv --key filename",
     ),
+    "sync": ("rekord sync photos/ data/flowers", "rekord sync photos/ data/flowers --to data/today"),
+    "trace": ("rekord trace data/flowers --split train --record 7",),
     "export": ("rekord export data/flowers flowers.parquet --split train",),
     "adopt": (
         "rekord adopt data/shards",
@@ -214,7 +217,7 @@ def root(
 
 _VERBS: tuple[Callable[..., int], ...] = (
     write, show, stats, query, infer, check, doctor, salvage, diff, rewrite, split, balance, append,
-    delete, relabel, export, adopt, index, reader, train, demo,
+    delete, relabel, sync, trace, export, adopt, index, reader, train, demo,
 )  # fmt: skip
 for verb in _VERBS:
     app.command(cls=VerbCommand)(verb)

@@ -28,6 +28,7 @@ class Panel(StrEnum):
     COLUMNS = "Columns"
     IMAGE_TRANSFORMS = "Image transforms"
     COLUMN_TRANSFORMS = "Column transforms"
+    WINDOWS = "Windows of time series"
     SPLITS = "Splits and order"
     TRAINING = "Training"
     OUTPUT = "Output"

@@ -279,6 +279,7 @@ def describe_source(conversion: Conversion) -> dict[str, Any]:
         "source": conversion.job.source.kind,
         "layout": layout_name(conversion),
         "guesses": guesses_to_json(conversion.guesses),
+        "notes": list(conversion.notes),
         "unused": [one._asdict() for one in conversion.unused],
     }
 
@@ -301,7 +302,8 @@ def format_source_heading(conversion: Conversion) -> str:
         f"layout: {layout_name(conversion)}",
     ]
     if job.splits.from_source:
-        parts.append(f"splits: {', '.join(job.splits.names)}, from the source (--split overrides them)")
+        origin = "by series" if conversion.is_split_by_series else "from the source (--split overrides them)"
+        parts.append(f"splits: {', '.join(job.splits.names)}, {origin}")
     return " · ".join(parts)
 
 

@@ -14,12 +14,14 @@ from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.cli.options import Panel, argument, flag_option, integer_option, parsed_option, text_option
+from rekord.cli.window_options import WindowOptions, parse_window
 from rekord.cli.write_options import parse_columns
 from rekord.errors import error
 
 if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
     from rekord.sources.base import DetectedSource
+    from rekord.sources.detect import SourceOverrides
 
 _DATA_ERROR_CODES = ("X510", "X514")
 
@@ -94,6 +96,7 @@ def write(
     drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS)] = None,
     keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS)] = None,
     map_: shared.MapOption = None,
+    windows: WindowOptions,
     image_transforms: options.ImageTransformOptions,
     column_transforms: options.ColumnTransformOptions,
     split: Annotated[
@@ -159,7 +162,8 @@ def write(
     from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
 
     began = time.perf_counter()
-    transforms = options.parse_image_transforms(image_transforms)
+    transforms = parse_window(windows)
+    transforms += options.parse_image_transforms(image_transforms)
     transforms += options.parse_column_transforms(column_transforms)
     requested = WriteOptions(
         schema=options.read_schema(schema),
@@ -192,7 +196,7 @@ def write(
     )
     known_classes = options.parse_classes(classes)
     ignored = options.parse_ignore(ignore)
-    place, rows, class_names, detected = _resolve_source(
+    place, rows, class_names, detected, overrides = _resolve_source(
         source,
         out,
         layout=layout,
@@ -219,10 +223,13 @@ def write(
             verbose=output.shows_progress(),
             class_names=class_names,
             detected=detected,
+            overrides=overrides,
         )
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(raw_data.format_source_heading(conversion))
         raw_data.print_guesses(conversion.guesses)
+        for note in conversion.notes:
+            output.print_status(f"note: {escape_controls(note)}")
         if dry_run:
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())
@@ -247,8 +254,8 @@ def _resolve_source(
     label_map: str | None,
     optional_masks: bool,
     read_as: Mapping[str, Any],
-) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None]:
-    """The folder to write, the source to read, the classes of a label map that it does not take, and its kind."""
+) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None, SourceOverrides | None]:
+    """The folder to write, the source, the classes of a label map that it does not take, its kind, its options."""
     from rekord.sources.base import DetectedSource
     from rekord.sources.detect import SourceOverrides, build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
@@ -259,7 +266,7 @@ def _resolve_source(
         given = escape_controls(shlex.join(["--images", images, "--masks", masks]))
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {given} OUT")
     if layout is not None and layout not in LAYOUTS:
-        return out or source, (), None, None
+        return out or source, (), None, None, None
     if masks is not None:
         if images is None or out is not None:
             what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
@@ -289,7 +296,7 @@ def _resolve_source(
     )
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.
-    return out, found.path if found.kind == "records" else made, class_names, found
+    return out, found.path if found.kind == "records" else made, class_names, found, overrides
 
 
 def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from rekord import _core
 from rekord.conversion.mapped_rows import no_rows_error
 from rekord.conversion.plan import ConversionJob, ConversionPlan
+from rekord.conversion.reuse import SOURCE_FILES, Reuse, ReuseCounts, describe_source_files
 from rekord.conversion.shards import CompletedShard, PlannedShard, load_completed_shard, plan_split_shards
 from rekord.conversion.spill import (
     CompletedPart,
@@ -54,10 +55,11 @@ from rekord.dataset.manifest import (
     read_manifest,
     tag_sha256,
 )
+from rekord.dataset.origins import ORIGINS_FOLDER
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.log import get_logger
-from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart, UnusedInput, is_partitioned
+from rekord.sources.base import PART_BYTES, SourceFile, SourceGuess, SourcePart, UnusedInput, is_partitioned
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
 
@@ -65,6 +67,8 @@ _log = get_logger(__name__)
 
 REJECTS = "rejects.jsonl"
 REMARKS = "remarks.jsonl"
+WRITE_REQUEST = "write.json"
+"""What `.rekord/` holds about the options that a dataset was written with."""
 
 Companions: TypeAlias = Callable[[Manifest], Mapping[str, bytes]]
 """The manifest in the file formats of other tools: contents by file name."""
@@ -96,6 +100,7 @@ class ConversionResult:
     processes: int = 0  # that took part
     processes_remark: str | None = None  # why not as many as there were workers
     left: str | None = None  # a folder with files of the old dataset's folder that rekord did not write
+    reused: ReuseCounts = ReuseCounts()  # noqa: RUF009
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +120,16 @@ class Conversion:
     source_bytes: int = 0  # of all its files
     known_rows: bool = False  # the plan identifies the rows, by the files that they come from
     guesses: tuple[SourceGuess, ...] = ()  # about the source
+    notes: tuple[str, ...] = ()  # what reading it found
     unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     spills: str | None = None
     fresh: bool = False
     storage: Storage = LOCAL
     parent: str | None = None  # the digest of the manifest of the dataset that the rows come from
+    is_split_by_series: bool = False  # by time or group, where rows become windows
+    files: tuple[SourceFile, ...] = ()  # of the source
+    request: bytes = b""  # the options that it was requested with
+    reuse: Reuse | None = None  # a dataset that has some of the rows already
 
 
 def convert(conversion: Conversion, watch: ConversionListener | None = None) -> ConversionResult:
@@ -137,6 +147,7 @@ def convert(conversion: Conversion, watch: ConversionListener | None = None) -> 
         fresh=conversion.fresh,
         spills=conversion.spills,
         rows_digest=None if conversion.known_rows else digest_rows,
+        salt="" if conversion.reuse is None else conversion.reuse.digest,
     )
     with open_staging(aim) as (transaction, staging):
         if isinstance(staging, Manifest):
@@ -164,6 +175,7 @@ class _ConversionRun:
         self._tallies = ThreadTally(staging.folder if conversion.storage is LOCAL else None)
         self.packed = b"" if conversion.workers == 1 else pickle_job(self.job)
         self.parts: list[SourcePart] = []
+        self.reused = ReuseCounts()
         self._rebuilt_parts: set[int] = set()
         self._needed: dict[int, set[int]] | None = None  # shards to be written from each part
 
@@ -186,18 +198,30 @@ class _ConversionRun:
         manifest = build_manifest(
             conversion.plan, splits, source, version=conversion.version, parent=conversion.parent
         )
-        manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions)
+        ours = self._describe_request(done)
+        manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions, ours)
         left = commit(self.transaction, self.staging)
-        ours = os.path.join(self.conversion.out, METADATA_FOLDER)
+        folder = os.path.join(self.conversion.out, METADATA_FOLDER)
         return ConversionResult(
             manifest=manifest,
-            rejects=os.path.join(ours, REJECTS) if manifest.source.rejected else None,
-            remarks=os.path.join(ours, REMARKS) if any(part.remarks for part in done) else None,
+            rejects=os.path.join(folder, REJECTS) if manifest.source.rejected else None,
+            remarks=os.path.join(folder, REMARKS) if any(part.remarks for part in done) else None,
+            reused=self.reused,
             resumed_shards=resumed,
             left=left,
             processes=max(len(workers.processes), conversion.prior_processes),
             processes_remark=self._explain_processes(workers),
         )
+
+    def _describe_request(self, done: Sequence[CompletedPart]) -> dict[str, bytes]:
+        """What a later conversion of the same source needs to know of this one."""
+        if not self.conversion.request:
+            return {}
+        known = {WRITE_REQUEST: self.conversion.request}
+        if is_partitioned(self.job.source) and self.conversion.files:
+            flagged = [path for part in done for path in part.flagged]
+            known[SOURCE_FILES] = describe_source_files(self.job.source, self.conversion.files, flagged).to_json()
+        return known
 
     def _explain_processes(self, workers: WorkerPool) -> str | None:
         """Why fewer processes took part than there are workers."""
@@ -234,7 +258,11 @@ class _ConversionRun:
                 known_rows=self.conversion.known_rows,
             )
         source: Any = self.job.source
-        self.parts = list(source.parts(_choose_part_bytes(self.conversion.source_bytes)))
+        part_bytes = _choose_part_bytes(self.conversion.source_bytes)
+        if self.conversion.reuse is None:
+            self.parts = list(source.parts(part_bytes))
+        else:
+            self.parts, self.reused = self.conversion.reuse.plan_parts(self.job, self.staging, part_bytes)
         done = [self._finished_part(number) for number in range(len(self.parts))]
         calls = [(i, (i, part)) for i, part in enumerate(self.parts) if done[i] is None]
         for i, part in self._map_calls(workers, calls):
@@ -498,6 +526,12 @@ class OutputTarget:
     spills: str | None = None
     # Of rows that can be compared only by reading them all: their digest, as the manifest of the dataset has it.
     rows_digest: Callable[[], str] | None = None
+    salt: str = ""  # of a conversion whose parts are not those of its plan alone
+
+    @property
+    def staging_id(self) -> str:
+        """What names the staging."""
+        return hashlib.sha256(f"{self.plan.id}{self.salt}".encode()).hexdigest() if self.salt else self.plan.id
 
 
 @contextmanager
@@ -510,9 +544,9 @@ def open_staging(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Man
         if complete is not None:
             yield transaction, complete
             return
-        staging = transaction.staging(aim.plan.id, spills=aim.spills)
+        staging = transaction.staging(aim.staging_id, spills=aim.spills)
         _check_stagings(aim, transaction, staging)
-        inside = (os.path.join(METADATA_FOLDER, "index"), os.path.join(METADATA_FOLDER, "blocks"))
+        inside = [os.path.join(METADATA_FOLDER, below) for below in ("index", "blocks", ORIGINS_FOLDER)]
         staging.prepare(aim.plan.to_json(), *inside)
         yield transaction, staging
 
@@ -544,7 +578,7 @@ def find_complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manife
         )
     if aim.rows_digest is not None and aim.rows_digest() != manifest.source.fingerprint:
         raise _output_exists_error(out, "a dataset with the same options from different rows", _OVERWRITE_HINT)
-    transaction.staging(aim.plan.id, spills=aim.spills).remove()
+    transaction.staging(aim.staging_id, spills=aim.spills).remove()
     remove_replaced(transaction)
     return manifest
 
@@ -646,8 +680,9 @@ def write_companions(
     parts: Sequence[CompletedPart],
     shards: Mapping[str, Sequence[CompletedShard]],
     companions: Companions,
+    metadata: Mapping[str, bytes] | None = None,
 ) -> Manifest:
-    """Write everything that goes next to the shards, and the manifest last."""
+    """Write everything that goes next to the shards, `metadata` into our own folder, and the manifest last."""
     storage = staging.storage
     ours = os.path.join(staging.out, METADATA_FOLDER)
     for name, kind, count in (
@@ -656,6 +691,8 @@ def write_companions(
     ):
         if count:
             _concatenate(staging, parts, kind, os.path.join(ours, name))
+    for name, data in (metadata or {}).items():
+        staging.write(os.path.join(ours, name), data, sync=True)
     blocks = os.path.join(ours, "blocks")
     splits = {}
     for name, done in shards.items():
@@ -671,8 +708,12 @@ def write_companions(
     staging.write(os.path.join(staging.out, MANIFEST_NAME), manifest.to_json(), sync=True)
     # A worker whose driver was killed may have started a file after this run removed such files.
     staging.remove_unfinished(staging.out)
-    for folder in (os.path.join(ours, "index"), blocks, ours, staging.out):
-        storage.sync_folder(folder)
+    origins = os.path.join(ours, ORIGINS_FOLDER)
+    if not storage.list(origins):
+        storage.remove_folder(origins)
+    for folder in (os.path.join(ours, "index"), blocks, origins, ours, staging.out):
+        if folder != origins or exists(storage, origins):
+            storage.sync_folder(folder)
     return manifest
 
 

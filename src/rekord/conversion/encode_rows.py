@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from rekord.conversion.splits import (
     select_split_column,
     select_split_value,
 )
+from rekord.dataset.origins import RowOrigins, to_plain_text
 from rekord.errors import DataError, RekordError
 from rekord.layouts.base import DerivedRow, Layout, PlainLayout, RowRemark, Verify
 from rekord.location import Location
@@ -51,6 +53,11 @@ class BadRows:
         self._rejects: list[bytes] = []
         self._remarks: list[bytes] = []
         self.remark_counts: Counter[str] = Counter()
+        self.flagged: set[str] = set()  # the files with rows that are not simply one record each
+
+    def flag(self, path: str) -> None:
+        """Note a file whose records do not say everything about its rows."""
+        self.flagged.add(to_plain_text(path))
 
     @property
     def rejected(self) -> int:
@@ -85,6 +92,7 @@ class BadRows:
         self._rejects += other._rejects
         self._remarks += other._remarks
         self.remark_counts.update(other.remark_counts)
+        self.flagged |= other.flagged
 
     def rejects_file(self) -> bytes:
         return b"".join(self._rejects)
@@ -205,19 +213,25 @@ class RowEncoding:
             self._next_progress_at = now + _PROGRESS_SECONDS
             self.on_progress()
         if isinstance(row.values, RekordError):
-            self.bad.reject(row.values, locate_row(self._job.source, row))
+            self._reject(row.values, row)
             return
         try:
             mapped = self._map(row.values)
         except DataError as failure:
-            self.bad.reject(failure, locate_row(self._job.source, row))
+            self._reject(failure, row)
             return
+        if len(mapped) != 1:
+            self.bad.flag(row.path)
         for copy, values in enumerate(mapped):
             try:
                 self._append(row, copy, values)
             except DataError as failure:
                 self._explain_map_columns(failure)
-                self.bad.reject(failure, locate_row(self._job.source, row))
+                self._reject(failure, row)
+
+    def _reject(self, failure: RekordError, chunk: Chunk, number: int = 0) -> None:
+        self.bad.reject(failure, locate_row(self._job.source, chunk, number))
+        self.bad.flag(chunk.path)
 
     def _map(self, values: Any) -> Sequence[Mapping[str, Any]]:
         if isinstance(values, MappedOutputs):
@@ -252,6 +266,7 @@ class RowEncoding:
             values = derived.values
             for remark in derived.remarks:
                 self.bad.add_remark(remark, locate_row(self._job.source, row))
+                self.bad.flag(row.path)
         before, blob = self._waiting_bytes, None
         if passed is None:
             self._waiting_bytes = self._encoder.append(values)
@@ -260,7 +275,8 @@ class RowEncoding:
             self._waiting_bytes, offset = self._encoder.append_blob(values, data)
             blob = None if offset is None else BlobInFile(path, offset, len(data))
         length = self._waiting_bytes - before
-        self._pending.append(_PendingRow(row.path, row.position, copy, length, split, by, stratum, blob))
+        line = row.line or 0
+        self._pending.append(_PendingRow(row.path, row.position, line, copy, length, split, by, stratum, blob))
 
     def _select_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The row as the layout gets it: the selected columns, with class ids."""
@@ -281,19 +297,28 @@ class RowEncoding:
         frames: Any = self._encoder.take()
         self._waiting_bytes = 0
         pending, self._pending = self._pending, []
-        paths, positions, copies, lengths, splits, by, strata, blobs = zip(*pending, strict=True)
+        paths, positions, lines, copies, lengths, splits, by, strata, blobs = zip(*pending, strict=True)
         job, seed = self._job, self._job.seed
         numbers = np.array(positions, np.int64)
         encoded = EncodedRows(frames, np.array(lengths, np.int64), np.array(splits, np.uint8))
+        known: dict[str, int] = {}
+        which = np.array([known.setdefault(path, len(known)) for path in paths], np.uint32)
+        encoded.origins = RowOrigins(
+            [os.fsencode(path) for path in known],
+            which,
+            numbers,
+            np.array(lines, np.int64),
+            np.array(copies, np.int64),
+        )
         if job.shuffle:
             copy_numbers = np.array(copies, np.int64) if any(copies) else None
-            encoded.keys = hash_rows(_compute_path_hashes(seed, "order", paths), numbers, copy_numbers)
+            encoded.keys = hash_rows(hash_paths(seed, "order", paths), numbers, copy_numbers)
         if len(job.splits.names) > 1 and not job.splits.from_source:
             if by[0] is not None:
                 encoded.hashes = np.array([hash_text(seed, "split", value) for value in by], np.uint64)
             else:
                 # All copies of a row go to one split: a model must not see one of them in training.
-                encoded.hashes = hash_rows(_compute_path_hashes(seed, "split", paths), numbers, None)
+                encoded.hashes = hash_rows(hash_paths(seed, "split", paths), numbers, None)
         if strata[0] is not None:
             encoded.strata = np.array([hash_text(0, "split", value) for value in strata], np.uint64)
         if self._index is not None:
@@ -316,7 +341,7 @@ class RowEncoding:
             if end - begin == 1 or (whole_column and begin == 0 and end == chunk.rows and not self.bad.is_rejecting):
                 self.rows += 1
                 number = begin + (failure.location.row or 0)
-                self.bad.reject(failure, locate_row(self._job.source, chunk, number))
+                self._reject(failure, chunk, number)
                 return
             middle = (begin + end) // 2
             yield from self._columns(chunk, begin, middle)
@@ -336,10 +361,15 @@ class RowEncoding:
         values = _slice_columns(chunk.values, begin, end)
         names = set(_column_names(values))
         positions = np.arange(chunk.first + begin, chunk.first + end, dtype=np.int64)
-        facts: dict[str, Any] = {"splits": np.zeros(rows, np.uint8)}
+        if chunk.positions is not None:
+            positions = np.asarray(chunk.positions[begin:end], np.int64)
+        facts: dict[str, Any] = {
+            "splits": np.zeros(rows, np.uint8),
+            "origins": _column_origins(chunk, begin, positions),
+        }
 
         def hash_positions(salt: Salt) -> HashArray:
-            return hash_rows(_compute_path_hashes(job.seed, salt, [chunk.path]).repeat(rows), positions, None)
+            return hash_rows(hash_paths(job.seed, salt, [chunk.path]).repeat(rows), positions, None)
 
         if job.shuffle:
             facts["keys"] = hash_positions("order")
@@ -401,12 +431,24 @@ class _PendingRow(NamedTuple):
 
     path: str
     position: int
+    line: int  # 0 if unknown
     copy: int
     length: int
     split: int
     by: bytes | None
     stratum: bytes | None
     blob: BlobInFile | None
+
+
+def _column_origins(chunk: ColumnChunk, begin: int, positions: Any) -> RowOrigins:
+    """The origins of the rows of a chunk from `begin` on, which have these positions."""
+    rows = len(positions)
+    zeros = np.zeros(rows, np.int64)
+    if chunk.lines is not None:
+        lines = np.asarray(chunk.lines[begin : begin + rows], np.int64)
+    else:
+        lines = zeros if chunk.first_line is None else chunk.first_line + np.arange(begin, begin + rows)
+    return RowOrigins([os.fsencode(chunk.path)], np.zeros(rows, np.uint32), positions, lines, zeros)
 
 
 def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) -> tuple[str, bytes] | None:
@@ -419,7 +461,8 @@ def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) ->
     return None
 
 
-def _compute_path_hashes(seed: int, salt: Salt, paths: Sequence[str]) -> HashArray:
+def hash_paths(seed: int, salt: Salt, paths: Sequence[str]) -> HashArray:
+    """The `hash_text` of each path."""
     known: dict[str, int] = {}
     for path in paths:
         if path not in known:

@@ -129,7 +129,7 @@ def locate_row(source: Source, chunk: Chunk, number: int = 0) -> Location:
     """Where a row is, as a user finds it: the row itself, or row `number` of a chunk of columns."""
     path = full_path(source, chunk.path) or None
     if isinstance(chunk, ColumnChunk):
-        return Location(path=path, row=chunk.first + number, line=chunk.line_of(number))
+        return Location(path=path, row=chunk.position_of(number), line=chunk.line_of(number))
     # A file that is one row has no row numbers.
     counted = not chunk.path or chunk.line is not None or chunk.position > 0
     return Location(path=path, row=chunk.position if counted else None, line=chunk.line)
@@ -149,7 +149,7 @@ def iter_rows(chunk: Chunk) -> Iterator[SourceRow]:
     }
     for i in range(chunk.rows):
         row = {name: column[i] for name, column in columns.items()}
-        yield SourceRow(chunk.path, chunk.first + i, row, chunk.line_of(i))
+        yield SourceRow(chunk.path, chunk.position_of(i), row, chunk.line_of(i))
 
 
 # Chunks.

@@ -169,6 +169,14 @@ def digest_function(function: Callable[..., Any]) -> str:
     return digest.hexdigest()[:16]
 
 
+def digest_value(value: Any) -> str:
+    """A digest of a value, the same in every run."""
+    digest = hashlib.sha256()
+    for text in _describe_value(value, 0):
+        digest.update(f"{len(text)}:{text}".encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
 def _describe_value(value: Any, depth: int) -> Iterator[str]:
     """A value as text that is the same in every run: no addresses, and sets sorted."""
     if isinstance(value, CodeType):

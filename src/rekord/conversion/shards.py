@@ -15,6 +15,7 @@ from rekord.conversion.plan import ShardingRule
 from rekord.conversion.spill import RUN_BYTES, CompletedPart
 from rekord.conversion.splits import HASH_BITS
 from rekord.dataset.index import METADATA_FOLDER, Count, encode_index_file
+from rekord.dataset.origins import OriginRuns, origins_path
 from rekord.framing.deflate import DeflateSink
 from rekord.schema import Schema
 from rekord.storage.local import AsyncWriter
@@ -228,9 +229,15 @@ class StagedShard:
             self._deflate.write(frames)
 
     def complete(
-        self, schema: Schema, index: Sequence[str], lengths: Any, tables: Sequence[pa.Table], done_path: str
+        self,
+        schema: Schema,
+        index: Sequence[str],
+        lengths: Any,
+        tables: Sequence[pa.Table],
+        done_path: str,
+        origins: OriginRuns | None = None,
     ) -> CompletedShard:
-        """Commit the file and its index; `lengths` are the frame lengths.
+        """Commit the file, its index and its origins, if they are known; `lengths` are the frame lengths.
 
         `tables` have a column `index:<name>` per index column, and one row per record.
         """
@@ -245,6 +252,9 @@ class StagedShard:
         self._file.commit()
         self._complete = True
         staging.write(staged_index_path(staging, self._name), made.data, sync=True)
+        known = None if origins is None else origins.encode(digest)
+        if known is not None:
+            staging.write(origins_path(os.path.join(staging.out, self._name)), known, sync=True)
         done = CompletedShard(
             records=len(lengths),
             framed_bytes=int(lengths.sum()),

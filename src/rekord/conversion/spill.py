@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.conversion.splits import HASH_BITS, HashArray, SplitRule
+from rekord.dataset.origins import RowOrigins, concat_origins
 from rekord.storage.local import Readable
 from rekord.storage.transaction import Staging
 
@@ -130,6 +131,7 @@ class EncodedRows:
     hashes: HashArray | None = None  # hash for the split, likewise
     index: dict[str, Any] | None = None  # Arrow arrays by column
     holes: DeferredBlobs | None = None
+    origins: RowOrigins | None = None
 
     @property
     def rows(self) -> int:
@@ -158,6 +160,7 @@ class CompletedPart(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     rejected: int
     remarks: int
+    flagged: list[str] = []  # the files with such rows, and those whose rows did not become one record each
     spill_bytes: int
     index_bytes: int
     index_crc: int
@@ -204,6 +207,7 @@ class SpillWriter:
         self._batches: list[pa.RecordBatch] = []
         self._segments: list[SplitSegment] = []
         self._digest = RowDigest() if digest is None else digest
+        self._paths: dict[bytes, int] = {}
         self.spilled_bytes = 0
 
     def add(self, encoded: EncodedRows) -> None:
@@ -218,9 +222,11 @@ class SpillWriter:
         if self._waiting_bytes >= RUN_BYTES:
             self._flush()
 
-    def finish(self, *, rows: int, first_row: int, rejected: int, remarks: int) -> CompletedPart:
+    def finish(
+        self, *, rows: int, first_row: int, rejected: int, remarks: int, flagged: Sequence[str]
+    ) -> CompletedPart:
         self._flush()
-        index = _encode_index_file(self._batches)
+        index = _encode_index_file(self._batches, list(self._paths))
         self._file.commit()
         self._staging.write(self._staging.map_path(self._part, "index"), index)
         return CompletedPart(
@@ -229,6 +235,7 @@ class SpillWriter:
             records=self._records,
             rejected=rejected,
             remarks=remarks,
+            flagged=sorted(flagged),
             spill_bytes=self._written_bytes,
             index_bytes=len(index),
             index_crc=_core.crc32c(index),
@@ -284,7 +291,7 @@ class SpillWriter:
         # Splits are contiguous if rows are sorted; otherwise there is one, or they are not known yet.
         self._segments += _build_segments(taken.splits, taken.lengths, self._records)
         self._records += taken.rows
-        self._batches.append(build_index_batch(taken, offsets))
+        self._batches.append(build_index_batch(taken, offsets, self._paths))
 
 
 def _build_segments(splits: Any, lengths: IntArray, first_row: int) -> list[SplitSegment]:
@@ -306,8 +313,10 @@ def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
     return shuffle or (splits > 1 and not stratified)
 
 
-def build_index_batch(rows: EncodedRows, offsets: IntArray) -> pa.RecordBatch:
-    """The index rows for rows at `offsets`."""
+def build_index_batch(
+    rows: EncodedRows, offsets: IntArray, numbers: dict[bytes, int] | None = None
+) -> pa.RecordBatch:
+    """The index rows for rows at `offsets`; `numbers` has those of the files that they come from."""
     columns = {"offset": offsets, "length": rows.lengths, "split": rows.splits}
     for name, values in (("key", rows.keys), ("stratum", rows.strata), ("hash", rows.hashes)):
         if values is not None:
@@ -320,15 +329,59 @@ def build_index_batch(rows: EncodedRows, offsets: IntArray) -> pa.RecordBatch:
         arrays["hole_at"] = pa.array(rows.holes.at)
         arrays["hole_bytes"] = pa.array(rows.holes.n_bytes)
     arrays |= {f"index:{name}": values for name, values in (rows.index or {}).items()}
+    if rows.origins is not None and numbers is not None:
+        own = rows.origins
+        known = np.array([numbers.setdefault(path, len(numbers)) for path in own.paths], np.uint32)
+        arrays["origin:path"] = pa.array(known[own.path])
+        arrays["origin:position"] = pa.array(own.position)
+        for name in ("line", "copy"):
+            if (column := getattr(own, name)).any():
+                arrays[f"origin:{name}"] = pa.array(column)
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _encode_index_file(batches: list[pa.RecordBatch]) -> bytes:
+_PATHS = b"paths"  # in the metadata of an index: the files that its rows come from
+
+
+def _encode_index_file(batches: list[pa.RecordBatch], paths: list[bytes]) -> bytes:
     if not batches:
         return b""
     # A run without holes lacks their columns.
-    return encode_arrow_file(
-        pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    return encode_arrow_file(table.replace_schema_metadata({_PATHS: b"\0".join(paths)}))
+
+
+def read_row_origins(table: pa.Table, paths_of: Callable[[int], pa.Table]) -> RowOrigins | None:
+    """The origins of index rows of several parts, which the column `part` names; None if they have none.
+
+    `paths_of` is the index of a part.
+    """
+    if "origin:path" not in table.column_names or table["origin:path"].null_count:
+        return None
+    parts, numbers = table["part"].to_numpy(), table["origin:path"].to_numpy()
+    path = np.zeros(len(table), np.uint32)
+    paths: list[bytes] = []
+    for part in np.unique(parts).tolist():
+        mine = parts == part
+        used, inverse = np.unique(numbers[mine], return_inverse=True)
+        path[mine] = len(paths) + inverse
+        known = paths_of(part).schema.metadata[_PATHS].split(b"\0")
+        paths += [known[number] for number in used.tolist()]
+
+    def column(name: str, dtype: Any = np.int64) -> Any:
+        if name not in table.column_names:
+            return np.zeros(len(table), dtype)
+        return table[name].fill_null(0).to_numpy()
+
+    stratified = "stratum" in table.column_names
+    return RowOrigins(
+        paths,
+        path,
+        column("origin:position"),
+        column("origin:line"),
+        column("origin:copy"),
+        column("stratum") if stratified else None,
+        column("hash") if stratified else None,
     )
 
 
@@ -374,6 +427,9 @@ def _concat_rows(waiting: list[EncodedRows]) -> EncodedRows:
         **{name: all_of(name) for name in _ROW_ARRAYS},
         index=index,
         holes=concat_deferred_blobs([encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]),
+        origins=concat_origins([encoded.origins for encoded in waiting])  # type: ignore[misc]
+        if all(encoded.origins is not None for encoded in waiting)
+        else None,
     )
 
 
@@ -395,6 +451,7 @@ def _take_rows(rows: EncodedRows, order: IntArray) -> EncodedRows:
         **{name: take(name) for name in _ROW_ARRAYS},
         index={name: values.take(positions) for name, values in (rows.index or {}).items()},
         holes=None if rows.holes is None else rows.holes.take(order),
+        origins=None if rows.origins is None else rows.origins[order],
     )
 
 

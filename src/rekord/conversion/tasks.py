@@ -20,6 +20,7 @@ from rekord import _core
 from rekord.conversion.encode_rows import BadRows, EncodedChunk, EncodeTask, RowEncoding
 from rekord.conversion.mapped_rows import RowCutter, pack_task, run_on_rows, skip_rows
 from rekord.conversion.plan import ConversionJob
+from rekord.conversion.reuse import ReusedRows, iter_reused_rows
 from rekord.conversion.shards import (
     CompletedShard,
     OutputBucket,
@@ -38,8 +39,10 @@ from rekord.conversion.spill import (
     needs_sorting,
     read_deferred_blob,
     read_part_index,
+    read_row_origins,
 )
 from rekord.conversion.workers import WorkerPool
+from rekord.dataset.origins import OriginRuns, RowOrigins, gather_origins
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned
@@ -141,6 +144,8 @@ def encode_part(
 ) -> CompletedPart:
     """Read a part of the source, and spill its rows."""
     source: Any = job.source
+    if isinstance(part.content, ReusedRows):
+        return _copy_part(job, staging, number, part.content, tally)
     bad = BadRows(job.on_bad_row)
     encoding = RowEncoding(job, bad)
     writer = open_spill_writer(job, staging, number)
@@ -159,6 +164,21 @@ def encode_part(
         raise
 
 
+def _copy_part(
+    job: ConversionJob, staging: Staging, number: int, rows: ReusedRows, tally: ProgressTally
+) -> CompletedPart:
+    """Spill rows that another dataset has already."""
+    writer = open_spill_writer(job, staging, number)
+    try:
+        for piece in iter_reused_rows(job, staging, rows):
+            writer.add(piece)
+            tally.rows(rows.count, writer.spilled_bytes, 0)
+        return finish_part(staging, number, writer, rows.count, BadRows("stop"))
+    except BaseException:
+        writer.discard()
+        raise
+
+
 def open_spill_writer(
     job: ConversionJob, staging: Staging, number: int, digest: RowDigest | None = None
 ) -> SpillWriter:
@@ -171,7 +191,9 @@ def finish_part(
     staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows, *, first_row: int = 0
 ) -> CompletedPart:
     """Write what belongs to a part in addition to its frames, and `.done` last."""
-    done = writer.finish(rows=rows, first_row=first_row, rejected=bad.rejected, remarks=bad.remarked)
+    done = writer.finish(
+        rows=rows, first_row=first_row, rejected=bad.rejected, remarks=bad.remarked, flagged=list(bad.flagged)
+    )
     for kind, lines in (("rejects", bad.rejects_file()), ("remarks", bad.remarks_file())):
         if lines:
             staging.write(staging.map_path(number, kind), lines)
@@ -187,10 +209,13 @@ def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally
     spills = _SpillReader(staging, select_index_kind(job))
     lengths: list[Any] = [np.zeros(0, np.int64)]
     columns: list[pa.Table] = []
+    origins = OriginRuns()
     with StagedShard(staging, name, job.compression) as file:
         try:
             for bucket in shard.buckets:
                 pieces, framed, table = _gather_bucket(spills, bucket, shard)
+                if len(table):
+                    origins.add(_trace_rows(job, read_row_origins(table, spills.index)))
                 for frames in pieces:
                     file.write(frames)
                     tally.shard_bytes(len(frames))
@@ -199,7 +224,21 @@ def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally
         finally:
             spills.close()
         done_path = staging.shard_done_path(shard.split, shard.number)
-        return file.complete(job.schema, job.index, np.concatenate(lengths), columns, done_path)
+        return file.complete(job.schema, job.index, np.concatenate(lengths), columns, done_path, origins)
+
+
+def _trace_rows(job: ConversionJob, rows: RowOrigins | None) -> RowOrigins | None:
+    """The origins of rows; those of records are the origins that the records have, if they are known."""
+    locate = getattr(job.source, "locate_records", None)
+    if rows is None or locate is None:
+        return rows
+    shards: list[str] = []
+    records = rows.position.copy()
+    for number, path in enumerate(rows.paths):
+        mine = rows.path == number
+        shard, records[mine] = locate(os.fsdecode(path), rows.position[mine])
+        shards.append(shard)
+    return gather_origins(shards, rows.path, records) or rows
 
 
 def select_index_kind(job: ConversionJob) -> str:

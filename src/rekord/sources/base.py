@@ -79,6 +79,11 @@ class ColumnChunk:
     rows: int
     first_line: int | None = None
     lines: Sequence[int] | None = None  # of each row, if rows are not one line each
+    positions: Any = None  # of each row as an array, if they do not follow each other
+
+    def position_of(self, row: int) -> int:
+        """The position in the file of this chunk's row `row`."""
+        return self.first + row if self.positions is None else int(self.positions[row])
 
     def line_of(self, row: int) -> int | None:
         """The line in a text file of this chunk's row `row`."""
@@ -100,6 +105,7 @@ class ColumnChunk:
             rows=end - begin,
             first_line=None if self.first_line is None else self.first_line + begin,
             lines=None if self.lines is None else self.lines[begin:end],
+            positions=None if self.positions is None else self.positions[begin:end],
         )
 
     def with_values(self, values: Any) -> ColumnChunk:
@@ -124,6 +130,26 @@ class SourcePart:
 
     content: Any  # the source's own: paths, byte ranges, row groups
     source_bytes: int  # about how much is read
+
+
+class PartItem(NamedTuple):
+    """The smallest piece of a part that can be read by itself: a row, or rows of one file."""
+
+    content: Any
+    files: tuple[str, ...]  # that decide its rows, besides those that decide all rows
+    path: str  # of its rows
+    position: int | None = None  # if it is one row; None: all rows of the path belong to items like this one
+
+
+def select_items(part: SourcePart, items: Sequence[Any]) -> SourcePart:
+    """The part with some of its items only, whose contents are the last element of its own."""
+    return SourcePart((*part.content[:-1], tuple(items)), part.source_bytes)
+
+
+def list_file_items(part: SourcePart) -> Iterator[PartItem]:
+    """The items of a part that are ranges of files: each has its `file`."""
+    for one in part.content[-1]:
+        yield PartItem(one, (one.file.path,), one.file.path)
 
 
 class UnusedInput(NamedTuple):
@@ -180,6 +206,7 @@ class SourceFacts:
     files: tuple[SourceFile, ...] = ()  # sorted by path; the fingerprint is computed from them
     unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     guesses: tuple[SourceGuess, ...] = ()
+    notes: tuple[str, ...] = ()  # what reading them found, for the summary
     extra: Mapping[str, Any] = field(default_factory=dict)  # hints for the layout
 
 
@@ -205,6 +232,16 @@ class PartitionedSource(Protocol):
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
         """The rows of a part, in order. A row that cannot be read is a SourceRow with its error, not an exception."""
+
+
+class ItemizedSource(PartitionedSource, Protocol):
+    """A source whose rows depend on files of their own, so that those of unchanged files need not be read again."""
+
+    def part_items(self, part: SourcePart) -> Iterable[PartItem]:
+        """What a part consists of, in order."""
+
+    def shared_context(self) -> Any:
+        """What was found out from all files together, and decides the rows of each."""
 
 
 class SequentialSource(Protocol):

@@ -24,6 +24,7 @@ from rekord.sources.base import (
     ByteStream,
     Chunk,
     FileListing,
+    PartItem,
     SizeCheckedFile,
     SourceFacts,
     SourceFile,
@@ -32,6 +33,7 @@ from rekord.sources.base import (
     SurveyCache,
     empty_file_error,
     is_gzip_name,
+    list_file_items,
     list_files,
     source_path,
 )
@@ -523,6 +525,14 @@ class CsvSource(_CsvFiles):
             path = FileListing(root, ()).full(span.file)
             with open_span(span, root, table.rules) as blocks:
                 yield from read_rows(blocks, table, span.file.path, path)
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The ranges of files of a part."""
+        return list_file_items(part)
+
+    def shared_context(self) -> Any:
+        """The columns of all files, and how their fields are parsed."""
+        return self.survey().table
 
 
 @dataclass(frozen=True, slots=True)

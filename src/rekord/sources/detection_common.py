@@ -19,6 +19,7 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem, read_label_items
 from rekord.sources.base import (
+    PartItem,
     SourceFacts,
     SourceFile,
     SourceGuess,
@@ -104,6 +105,16 @@ class AnnotationSource(ListingSource, ABC):
             except RekordError as failure:
                 values = failure
             yield SourceRow(to_printable_path(entry.path), entry.position, values, entry.line)
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The images of a part. Their boxes come from files that decide other rows too."""
+        for entry in part.content[1]:
+            files = () if isinstance(entry.content, RekordError) else (entry.path,)
+            yield PartItem(entry, files, to_printable_path(entry.path), entry.position)
+
+    def shared_context(self) -> Any:
+        """What the listing passes to every row."""
+        return self._last_listing().context
 
     def place(self, path: str) -> str:
         """A file below the root, as a user finds it."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rekord.arguments import as_path, check_keywords, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
+from rekord.sources.base import PART_BYTES, PartItem, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
 from rekord.storage import raw_files
 from rekord.storage.local import read_error
 
@@ -321,6 +321,14 @@ class ImageFolderSource(ListingSource):
             if place.split is not None:
                 values["split"] = place.split
             yield SourceRow(path, 0, values)
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The images of a part."""
+        return (PartItem(path, (path,), to_printable_path(path), 0) for path in part.content[1])
+
+    def shared_context(self) -> Any:
+        """Whether the first folder of a path is a split."""
+        return self._last_listing().context
 
     def _parse(self, path: str, has_splits: bool) -> LabelAndSplit:
         place = parse_label_and_split(path, has_splits)

@@ -119,6 +119,14 @@ class JsonSource(_JsonFiles):
             else:
                 yield from lines.read_span(span, root, _parse_block)
 
+    def part_items(self, part: base.SourcePart) -> Iterator[base.PartItem]:
+        """The ranges of files of a part."""
+        return base.list_file_items(part)
+
+    def shared_context(self) -> Any:
+        """Nothing: a row has its own columns."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class GzipJsonSource(_JsonFiles):

@@ -24,6 +24,7 @@ from rekord.sources.base import (
     Chunk,
     ColumnChunk,
     FileListing,
+    PartItem,
     SizeCheckedFile,
     SourceFacts,
     SourceFile,
@@ -34,6 +35,7 @@ from rekord.sources.base import (
     empty_file_error,
     group_by_bytes,
     is_gzip_name,
+    list_file_items,
     list_files,
     open_source_file,
     source_path,
@@ -515,6 +517,14 @@ class TextSource(LineSource):
         root, pieces = part.content
         for span in pieces:
             yield from read_span(span, root, _parse_block)
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The ranges of files of a part."""
+        return list_file_items(part)
+
+    def shared_context(self) -> Any:
+        """Nothing: a line is a row."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

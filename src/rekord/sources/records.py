@@ -104,6 +104,10 @@ class RecordsSource:
         """The files as a user finds them, to infer a schema from."""
         return tuple(self._full(file) for file in self.files)
 
+    def locate_records(self, path: str, positions: Any) -> tuple[str, Any]:
+        """The file of rows, and their records in it."""
+        return os.path.join(self.root, *path.split("/")) if self.root else path, positions
+
     def facts(self) -> SourceFacts:
         """The files, the schema if given or found, and the number of rows if TFDS has it."""
         if not any(file.size_bytes or not raw_files.isfile(self._full(file)) for file in self.files):

@@ -13,6 +13,7 @@ from rekord.codec.images.store import inspect_mask
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.base import (
+    PartItem,
     SourceFacts,
     SourceFile,
     SourceGuess,
@@ -140,6 +141,18 @@ class ImageMaskSource(ListingSource):
                 if pair.split is not None:
                     values["split"] = pair.split
             yield SourceRow(to_printable_path(pair.path), pair.position, values, pair.line)
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The pairs of a part."""
+        beside = os.path.relpath(self.mask_root, self.image_root).replace(os.sep, "/")
+        prefix = "" if beside == "." else f"{beside}/"
+        for pair in part.content[1]:
+            named = (pair.image, None if pair.mask is None else f"{prefix}{pair.mask}")
+            files = tuple([one for one in named if one is not None])
+            yield PartItem(pair, files, to_printable_path(pair.path), pair.position)
+
+    def shared_context(self) -> Any:
+        """Nothing: a pair says what its row is."""
 
     def _row_error(self, pair: ImageMaskPair) -> RekordError:
         if pair.code == "E318" and pair.line is None:

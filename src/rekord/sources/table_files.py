@@ -21,6 +21,7 @@ from rekord.sources.base import (
     Chunk,
     ColumnChunk,
     FileListing,
+    PartItem,
     SourceFacts,
     SourceFile,
     SourceGuess,
@@ -30,6 +31,7 @@ from rekord.sources.base import (
     disk_failure_error,
     empty_file_error,
     group_by_bytes,
+    list_file_items,
     list_files,
 )
 from rekord.sources.tables import (
@@ -118,12 +120,12 @@ class TablePieces(TableFiles):
         seen = self.survey()
         sized = ((piece, piece.size_bytes) for piece in seen.pieces)
         return [
-            SourcePart((seen.listing.root, pieces, seen.exported), size_bytes)
+            SourcePart((seen.listing.root, seen.exported, pieces), size_bytes)
             for pieces, size_bytes in group_by_bytes(sized, part_bytes)
         ]
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
-        root, pieces, exported = part.content
+        root, exported, pieces = part.content
         for file, own in groupby(pieces, key=lambda piece: piece.file):
             path = FileListing(root, ()).full(file)
             with self.open_file(path, file) as reader:
@@ -133,6 +135,14 @@ class TablePieces(TableFiles):
                     for batch in reader.batches(piece, columns):
                         yield ColumnChunk(file.path, first, read_batch(batch, columns), batch.num_rows)
                         first += batch.num_rows
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The pieces of a part."""
+        return list_file_items(part)
+
+    def shared_context(self) -> Any:
+        """The schema decides how columns are read."""
+        return self.survey().schema.to_dict(evidence=False)
 
 
 class TableReader(Protocol):

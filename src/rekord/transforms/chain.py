@@ -29,10 +29,11 @@ from rekord.transforms.numeric import Bucketize, Cast, OneHot, Standardize
 from rekord.transforms.orient import Orient, StripMetadata
 from rekord.transforms.text import HashInto, HashWords, Tfidf, Tokenize
 from rekord.transforms.vocabularies import Lookup
+from rekord.transforms.windows import Window
 
 _RECORDED_CLASSES: tuple[type[RecordedTransform], ...] = (
     Bucketize, Cast, Crop, Decode, Encode, Grayscale, HashInto, HashWords, Lookup, Mono, Normalize, OneHot, Orient,
-    Resample, Resize, Spectrogram, Standardize, StripMetadata, Tfidf, Tokenize,
+    Resample, Resize, Spectrogram, Standardize, StripMetadata, Tfidf, Tokenize, Window,
 )  # fmt: skip
 _CLASS_BY_NAME = {kind.name: kind for kind in _RECORDED_CLASSES}
 

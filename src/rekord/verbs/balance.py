@@ -16,13 +16,12 @@ from rekord.conversion.derive import (
     DerivedSplit,
     GeneratedShard,
     LinkedShard,
-    RecordRange,
-    RecordSequence,
     plan_record_ranges,
     reuse_shard,
 )
 from rekord.conversion.driver import ConversionResult
 from rekord.conversion.plan import ShardingRule
+from rekord.conversion.record_copier import RecordRange, RecordSequence
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import ManifestSplit

@@ -9,15 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rekord.conversion.derive import (
-    Derivation,
-    DerivationResult,
-    RecordSequence,
-    derive_dataset,
-    estimate_inflated_bytes,
-)
+from rekord.conversion.derive import Derivation, DerivationResult, derive_dataset, estimate_inflated_bytes
 from rekord.conversion.driver import Companions, ConversionResult
 from rekord.conversion.plan import ConversionPlan
+from rekord.conversion.record_copier import RecordSequence
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import Kind

@@ -183,3 +183,9 @@ def report_guesses(guesses: Sequence[SourceGuess]) -> None:
     """Print what was guessed to stderr."""
     for what, do in format_guesses(guesses):
         print_line(sys.stderr, what if do is None else f"{what}; {do}")
+
+
+def report_notes(notes: Sequence[str]) -> None:
+    """Print what reading the source found to stderr."""
+    for note in notes:
+        print_line(sys.stderr, f"note: {note}")

@@ -20,8 +20,10 @@ from rekord.codec.decode import decode
 from rekord.codec.encode import new_row_encoder
 from rekord.codec.encode_columns import written_columns
 from rekord.codec.plan import compile_plan
-from rekord.conversion.derive import BufferRing, FramedRecords, RecordCopier, RecordRange
+from rekord.conversion.derive import FramedRecords
+from rekord.conversion.record_copier import BufferRing, RecordCopier, RecordRange
 from rekord.dataset.balanced import ClassIndex
+from rekord.dataset.origins import SYNTHETIC, RowOrigins
 from rekord.dataset.samplers import EpochOrder, Ids, expand_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, UsageError, closest_match, error, preview
@@ -713,6 +715,18 @@ class AddedRowFrames:
                     columns = written_columns(plan, encoder.take_kept(), len(made))
                     lines = _replace_index_rows(lines, new, columns)
                 yield *_replace_frames(frames, lengths, new, made), lines
+
+    def adjust_origins(self, position: int, rows: RowOrigins) -> RowOrigins:
+        """The origins of the records from this position on; `rows` has those of the original records."""
+        numbers = self.order.records(0, np.arange(position, position + len(rows), dtype=np.int64))
+        new = np.flatnonzero(numbers >= self.kept)
+        copies = getattr(self.make, "copies", None)
+        if copies is None:
+            rows.path[new] = SYNTHETIC
+            rows.position[new] = rows.line[new] = rows.copy[new] = 0
+        else:
+            rows.copy[new] += 1 + np.asarray(copies)[numbers[new] - self.kept].astype(np.int64)
+        return rows
 
     def _made(
         self, number: int, payload: bytes, stretch: RecordRange, position: Any, schema: Schema, encoder: Any

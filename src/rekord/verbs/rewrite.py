@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rekord.arguments import check_keywords, invalid
-from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit, RecordSequence, plan_record_ranges
+from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit, plan_record_ranges
 from rekord.conversion.driver import Conversion, ConversionResult
+from rekord.conversion.record_copier import RecordSequence
 from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset

@@ -446,6 +446,11 @@ class RewriteSource:
         """The path of a file's rows, numbered because files of two datasets may share a name."""
         return f"{number:06d}/{to_printable_path(os.path.basename(self.files[number].path))}"
 
+    def locate_records(self, path: str, positions: Any) -> tuple[str, Any]:
+        """The file of rows, and their records in it."""
+        file = self.files[int(path[:6])]
+        return file.path, positions if file.chosen is None else np.asarray(file.chosen)[positions]
+
     def place(self, where: Location) -> Location:
         """The location of a row as that of its record: the file, and the number in it."""
         if where.record is not None or where.row is None or where.path is None or not where.path[:6].isdigit():

@@ -15,6 +15,7 @@ from rekord.conversion.driver import Conversion, ConversionResult, convert
 from rekord.conversion.encode_rows import TransformedLayout
 from rekord.conversion.plan import ConversionJob, RowFunction, build_plan
 from rekord.conversion.splits import parse_split_rule
+from rekord.conversion.windows.source import release_windows, window_source
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import Manifest, manifest_path
@@ -45,6 +46,7 @@ from rekord.sources.wrapped import LimitedSource
 from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.transforms.base import Transform, collect_companions
 from rekord.transforms.chain import as_chain
+from rekord.transforms.windows import Window
 from rekord.verbs.declare_columns import (
     ColumnRequest,
     DeclaredColumns,
@@ -58,6 +60,7 @@ from rekord.verbs.declare_columns import (
 )
 from rekord.verbs.learning import fit_chain
 from rekord.verbs.options import WriteOptions, output_folder, resolve_worker_count
+from rekord.verbs.write_request import MaskRequest, encode_request
 from rekord.version import VERSION
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
@@ -195,13 +198,14 @@ def prepare_conversion(
     class_names: tuple[str, ...] | None = None,
     recorded: Mapping[str, Any] | None = None,
     detected: DetectedSource | None = None,
+    overrides: SourceOverrides | None = None,
 ) -> Conversion:
     """Validate everything that can be validated before a row is read, and learn classes and transforms from rows.
 
     `masks` overrides what the source knows about its masks, `class_names` the classes of its labels. With
     `own_splits`, a source that has splits keeps them unless `split` is given. With `verbose`, fitting is reported on
     stderr. `recorded` are the declared columns of the dataset that rows are appended to; `detected` is what the
-    source was built from, if it was detected.
+    source was built from, if it was detected, and `overrides` with which options.
     """
     check_column_options(options)
     schema, layout, split = options.schema, options.layout, options.split
@@ -213,6 +217,9 @@ def prepare_conversion(
     else:
         source = resolve_source(rows, names=options.names, schema=schema, encoding=options.encoding)
     read = source
+    given = options
+    source, options = _apply_window(source, options, out)
+    split = options.split
     source, options = adapt_image_list(source, options)
     request = ColumnRequest.of(options, class_names, recorded or {})
     source, request = project_source(source, request)
@@ -294,6 +301,8 @@ def prepare_conversion(
             ]
             + (guess_class_folders(facts) if read.kind == "image_folder" else [])
         ),
+        notes=facts.notes,
+        is_split_by_series=split == "source" and given.split != "source" and options.transforms != given.transforms,
         # The source knows better than its folder why a file is not used.
         unused=tuple(
             {(one.kind, one.name): one for one in (*_find_unused(read, facts, detected), *facts.unused)}.values()
@@ -301,7 +310,67 @@ def prepare_conversion(
         spills=None if options.staging is None else os.fspath(options.staging),
         fresh=bool(options.fresh),
         storage=storage,
+        files=facts.files,
+        request=encode_request(
+            given,
+            overrides=overrides,
+            masks=_record_masks(masks),
+            class_names=class_names,
+            own_splits=own_splits,
+        )
+        if recorded is None
+        else b"",
     )
+
+
+def _apply_window(source: Source, options: WriteOptions, out: PathLike) -> tuple[Source, WriteOptions]:
+    """The windows of a source, if the first transform asks for them, and the options for these."""
+    steps = () if options.transforms == () else as_chain(options.transforms).steps
+    if not steps or not isinstance(steps[0], Window):
+        return source, options
+    window, split = steps[0], options.split
+    overlap = window.is_timed or int(window.stride) < int(window.size) or window.horizon > 0
+    by = window.by or ()
+    if window.split_by_time and (split is not None or options.split_by or options.stratify or options.key):
+        raise conflicting_options("split_by_time", "split", do="leave split= out")
+    for name in ("stratify", "key"):
+        if overlap and isinstance(split, Mapping) and getattr(options, name) is not None:
+            raise _leaking_split_error(name, getattr(options, name), by)
+    if overlap and options.split_by is not None and options.split_by not in by:
+        raise _leaking_split_error("split_by", options.split_by, by)
+    rule = None
+    if isinstance(split, Mapping) and not (options.split_by or options.stratify or options.key):
+        # All windows of a group go to one split: no two splits share a row.
+        rule = parse_split_rule(split, by=None, stratify=None, known=None)
+    made = window_source(
+        source,
+        window,
+        out=output_folder(out),
+        staging=None if options.staging is None else os.fspath(options.staging),
+        workers=resolve_worker_count(options.workers),
+        group_splits=rule,
+        seed=options.seed,
+    )
+    own = "source" if rule is not None or window.split_by_time else split
+    return made, replace(options, transforms=steps[1:], split=own)
+
+
+def _leaking_split_error(name: str, value: object, by: Sequence[str]) -> RekordError:
+    wanted = f"one of by=: {', '.join(by)}" if by else "no split_by=: all windows of a file go to one split"
+    return inapplicable(
+        name,
+        "to windows that overlap: they would share rows with those of other splits",
+        expected=wanted[:80],
+        found=repr(value)[:60],
+        do=f"split_by={by[0]!r}" if len(by) == 1 else f"leave {name}= out",
+    )
+
+
+def _record_masks(masks: MaskOptions) -> MaskRequest | None:
+    if masks == DEFAULT_MASK_OPTIONS:
+        return None
+    colours = None if masks.colours is None else [(*colour, number) for colour, number in masks.colours.items()]
+    return MaskRequest(classes=masks.classes, ignore=masks.ignore, colours=colours)
 
 
 def _find_unused(source: Any, facts: SourceFacts, detected: DetectedSource | None) -> tuple[UnusedInput, ...]:
@@ -422,6 +491,13 @@ def make_shard_template(out: str, compression: str, format: str | None) -> str:
 
 def run_conversion(conversion: Conversion, *, progress: bool) -> ConversionResult:
     """Run a conversion; with `progress`, its forecast and progress are printed to stderr."""
+    try:
+        return _run_conversion(conversion, progress=progress)
+    finally:
+        release_windows(conversion.job.source)
+
+
+def _run_conversion(conversion: Conversion, *, progress: bool) -> ConversionResult:
     if not progress:
         return convert(conversion)
     from rekord.verbs.forecast import check_free_space, forecast, is_complete
@@ -500,8 +576,9 @@ def write(
     options = WriteOptions.of(locals())
     conversion = prepare_conversion(rows, out, options, verbose=progress)
     if progress:
-        from rekord.verbs.progress import report_guesses
+        from rekord.verbs.progress import report_guesses, report_notes
 
         report_guesses(conversion.guesses)
+        report_notes(conversion.notes)
     run_conversion(conversion, progress=progress)
     return open_dataset(conversion.out)

@@ -13,13 +13,13 @@ from rekord.conversion.derive import (
     Derivation,
     DerivedSplit,
     LinkedShard,
-    RecordSequence,
     ReencodedShard,
     derive_dataset,
     plan_record_ranges,
     reuse_shard,
 )
 from rekord.conversion.plan import ConversionPlan, ShardingRule
+from rekord.conversion.record_copier import RecordSequence
 from rekord.dataset.manifest import read_manifest
 from rekord.dataset.samplers import EpochOrder, FileOrderSampler, FullSampler, SubsetSampler
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from rekord.arguments import as_path, check_keywords, conflicting_options
 from rekord.codec.columns import Batch
-from rekord.conversion.derive import CopiedShard, DerivedShard, RecordRange, RecordSequence
+from rekord.conversion.derive import CopiedShard, DerivedShard
 from rekord.conversion.derive import ReencodedShard as ChangedShard
 from rekord.conversion.plan import digest_function
+from rekord.conversion.record_copier import RecordRange, RecordSequence
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.samplers import Ids, digest_selection

@@ -12,17 +12,10 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import as_path
-from rekord.conversion.derive import (
-    CopiedShard,
-    Derivation,
-    DerivedShard,
-    DerivedSplit,
-    LinkedShard,
-    RecordRange,
-    RecordSequence,
-    reuse_shard,
-)
-from rekord.conversion.driver import REJECTS, REMARKS, remove_dataset
+from rekord.conversion.derive import CopiedShard, Derivation, DerivedShard, DerivedSplit, LinkedShard, reuse_shard
+from rekord.conversion.driver import REJECTS, REMARKS, WRITE_REQUEST, remove_dataset
+from rekord.conversion.record_copier import RecordRange, RecordSequence
+from rekord.conversion.reuse import SOURCE_FILES
 from rekord.dataset.external_index import TEXT_SUFFIX, external_index_name, index_folder
 from rekord.dataset.index import METADATA_FOLDER
 from rekord.dataset.manifest import (
@@ -34,6 +27,7 @@ from rekord.dataset.manifest import (
     read_manifest,
     shard_name,
 )
+from rekord.dataset.origins import ORIGINS_FOLDER
 from rekord.dataset.samplers import EpochOrder, Ids, SubsetSampler, normalize_selection
 from rekord.errors import DatasetError, RekordError, UsageError, error
 from rekord.location import Location
@@ -115,7 +109,7 @@ def check_owned_files(folder: str, manifest: Manifest, storage: Storage) -> None
     ours = os.path.join(folder, METADATA_FOLDER)
     known = {
         folder: {MANIFEST_NAME, *manifest.companions},
-        ours: {"blocks", REJECTS, REMARKS},
+        ours: {"blocks", REJECTS, REMARKS, ORIGINS_FOLDER, WRITE_REQUEST, SOURCE_FILES},
         os.path.join(ours, "blocks"): {f"{name}.arrow" for name in manifest.splits},
     }
     for below in list_shard_folders(manifest.splits):  # adopted shards may lie in folders below
@@ -124,6 +118,7 @@ def check_owned_files(folder: str, manifest: Manifest, storage: Storage) -> None
         known.setdefault(inside, set()).update({METADATA_FOLDER, *own})
         known.setdefault(os.path.join(inside, METADATA_FOLDER), set()).add("index")
         known[os.path.join(inside, METADATA_FOLDER, "index")] = {f"{name}.arrow" for name in own}
+        known[os.path.join(inside, METADATA_FOLDER, ORIGINS_FOLDER)] = {f"{name}.origins" for name in own}
         if below:
             known.setdefault(os.path.dirname(inside), set()).add(os.path.basename(inside))
     for tool in TEXT_SUFFIX:  # index files of the old shards are removed with them

@@ -1,0 +1,1 @@
+"""Windows of time series, as a source of a conversion."""
