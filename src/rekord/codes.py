@@ -173,6 +173,9 @@ CODES: dict[str, str] = {
     "E386": "value cannot be cast",
     "E387": "text cannot be tokenised",
     "E388": "NaN is in no bucket",
+    # E390 to E392: annotations that Datumaro reads
+    "E390": "annotations of an image cannot be read",
+    "E391": "annotated image is outside of its folder",
     # E395 to E399: records of which no others can be made
     "E395": "feature vector has a value that is not a finite number",
     # D4xx: records that do not match the schema
@@ -261,9 +264,13 @@ CODES: dict[str, str] = {
     "X572": "record has a key that is not in the schema",
     # X585: encodings of text files
     "X585": "text does not have the given encoding",
-    # X588 to X592: shards that are adopted
+    # X588 and X589: shards that are adopted
     "X588": "class ids do not match the class names",
     "X589": "shards cannot be adopted",
+    # X590 to X592: annotations that Datumaro reads
+    "X590": "annotations cannot be read by Datumaro",
+    "X591": "annotations are not safe to read",
+    "X592": "dataset has no annotations of images",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "optional dependency is missing",

@@ -7,6 +7,7 @@ from rekord.sources.arrays import columns, npy, npz, pandas
 from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
 from rekord.sources.csv import csv
+from rekord.sources.datumaro import datumaro
 from rekord.sources.frameworks import huggingface, torch_dataset
 from rekord.sources.image_csv import image_csv
 from rekord.sources.image_folder import image_folder, images
@@ -22,7 +23,7 @@ from rekord.sources.voc import voc, voc_segmentation
 from rekord.sources.webdataset import webdataset
 
 __all__ = [
-    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
+    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "datumaro", "huggingface", "image_csv",
     "image_folder", "images", "jsonl", "kitti", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
     "segmentation", "text", "tf_data", "torch_dataset", "voc", "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

@@ -16,11 +16,13 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco, read_file_head
-from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, list_files
+from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, SourceGuess, list_files
+from rekord.sources.datumaro import LAYOUTS, detect_formats, format_command
 from rekord.sources.folder_readings import (
     PASS_ROWS,
     Reading,
     find_known_dataset,
+    name_likely_formats,
     refusal,
     unknown_source_error,
     weigh_folder,
@@ -34,9 +36,20 @@ from rekord.storage.router import is_remote
 SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     "kitti",
+    "datumaro",
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
 )
-FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti")
+FOLDER_KINDS = (
+    "image_folder",
+    "images",
+    "segmentation",
+    "voc_segmentation",
+    "cityscapes",
+    "voc",
+    "yolo",
+    "kitti",
+    "datumaro",
+)
 """Sources that read a whole folder: what they do not read in it is reported."""
 
 KIND_BY_EXTENSION = {
@@ -61,12 +74,18 @@ def detect_source(path: str | os.PathLike[str], *, layout: str | None = None, en
     return build_source(identify_source(path, layout=layout), SourceOverrides(encoding=encoding))
 
 
-def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) -> DetectedSource:
+def identify_source(
+    path: str | os.PathLike[str], *, layout: str | None = None, annotation_format: str | None = None
+) -> DetectedSource:
     """The kind of source of a file, a folder, or a pattern. The same names give the same answer.
 
     `layout` is the one that the user asks for: where the data can be read so, it overrides every doubt.
+    `annotation_format` says that the path is a folder that Datumaro reads.
     """
     place = as_path("path", path)
+    if annotation_format is not None and not is_remote(place):
+        wanted = layout if layout in LAYOUTS else None
+        return DetectedSource("datumaro", place, given=place, format=annotation_format, layout=wanted)
     if is_remote(place):
         raise error(
             "U604",
@@ -83,7 +102,13 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
             return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
         return _identify_file(place, layout)
-    return _identify_folder(place, layout)._replace(given=place)
+    try:
+        found = _identify_folder(place, layout)
+    except RekordError as failure:
+        if failure.code != "U621":
+            raise
+        found = _identify_annotations(place, layout, failure)
+    return found._replace(given=place)
 
 
 def _kind_by_name(name: str) -> str | None:
@@ -197,6 +222,21 @@ def _identify_folder(path: str, layout: str | None) -> DetectedSource:
     return known or _identify_by_count(survey, layout)
 
 
+def _identify_annotations(path: str, layout: str | None, refused: RekordError) -> DetectedSource:
+    """The reading by Datumaro of a folder that no other source reads; else the refusal, with its readings."""
+    formats = detect_formats(path)
+    if len(formats) == 1:
+        guess = SourceGuess(None, f"annotations in the format {formats[0]}, read with Datumaro")
+        wanted = layout if layout in LAYOUTS else None
+        return DetectedSource("datumaro", path, guesses=(guess,), format=formats[0], layout=wanted)
+    place = join_path(path, "")
+    several = [(f"annotations in the format {one}", format_command(place, one)) for one in formats[:_MAX_SHOWN]]
+    if several:
+        refused.readings = (*several, *refused.readings)
+        refused.do = several[0][1]
+    raise refused
+
+
 def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSource:
     """Whatever there is most of."""
     path = survey.root
@@ -292,7 +332,9 @@ def _identify_records_by_content(path: str, seen: Sequence[str]) -> DetectedSour
         full = os.path.join(path, file)
         if is_record_name(os.path.basename(file)) is None and detect_content_kind(full) == "records":
             return DetectedSource("records", path)
-    raise unknown_source_error(path, _summarize_files(seen) or "no files", PASS_ROWS)
+    likely, commands = name_likely_formats(path, seen)
+    do = commands[0][1] if commands else PASS_ROWS
+    raise unknown_source_error(path, _summarize_files(seen) or "no files", do, likely=likely, readings=commands)
 
 
 def _summarize_files(files: Sequence[str]) -> str:
@@ -323,6 +365,7 @@ class SourceOverrides:
     strip: bool | None = None
     text: bool | None = None  # whether a list of images has texts instead of classes
     box_format: str | None = None
+    annotation_format: str | None = None  # one of Datumaro
 
 
 _NO_OVERRIDES = SourceOverrides()
@@ -338,6 +381,7 @@ _ACCEPTED_OVERRIDES = {
     "yolo": ("label_map",),
     "kitti": ("label_map",),
     "boxes_csv": ("label_map", "images", "box_format"),
+    "datumaro": ("label_map", "annotation_format"),
     "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
     "jsonl": ("encoding",),
     "text": ("encoding",),
@@ -370,6 +414,9 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     elif "classes" in arguments:
         # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
+    if found.kind == "datumaro":
+        arguments["format"] = arguments.pop("annotation_format") or found.format
+        arguments["layout"] = found.layout
     if found.kind == "image_csv":
         arguments["root"] = arguments.pop("images")
     if found.kind in ("voc_segmentation", "cityscapes"):
