@@ -44,6 +44,7 @@ from rekord.storage.local import write_error
 
 LAYOUTS = ("detection", "deeplab", "classification", "table", "images")
 _UNLABELLED = "object"  # the class of boxes and masks that have none
+_ONLY_CLASS = {"wider_face": "face", "icdar_text_localization": "text", "icdar_text_segmentation": "text"}
 _MAX_SHOWN = 6
 
 _BASE_MEMORY_BYTES = 4 << 30
@@ -123,8 +124,8 @@ class _Context(NamedTuple):
     has: tuple[str, ...]
     masks: bool
     splits: Mapping[str, str]
-    attributes: tuple[str, ...]
-    is_single: bool
+    columns: tuple[str, ...]  # of the layout table
+    is_single: bool  # whether every image has one caption
 
 
 class _Staged:
@@ -215,7 +216,8 @@ class DatumaroSource(AnnotationSource):
 
     def _describe(self, report: Report, arrow: str) -> SourceListing:
         layout = str(report.layout)
-        names = (*report.names, *([_UNLABELLED] if report.unlabelled else ()))
+        only = _ONLY_CLASS.get(report.formats[0], _UNLABELLED)
+        names = (*report.names, *([only] if report.unlabelled else ()))
         ids = self._assign_ids(names, set(report.used)) if layout == "detection" else ()
         classes: Mapping[int, str] = dict(enumerate(names))
         if layout == "detection":
@@ -226,9 +228,7 @@ class DatumaroSource(AnnotationSource):
         splits = {split: _split_name(split) for split in report.splits if split is not None}
         has = tuple(report.has)
         schema = _table_schema(report, names) if layout == "table" else None
-        context = _Context(
-            arrow, layout, names, ids, has, self.masks, splits, tuple(report.attributes), report.is_single
-        )
+        context = _Context(arrow, layout, names, ids, has, self.masks, splits, tuple(schema or ()), report.is_single)
         numbers = sorted(classes)
         files = self._list_files(report, arrow)
         facts = SourceFacts(
@@ -257,6 +257,8 @@ class DatumaroSource(AnnotationSource):
         if self.items is not None:
             by_name = detection.assign_class_ids(names, self.items)
             return tuple([by_name.get(name) for name in names])
+        if not used and names:  # all other classes are those of images
+            return (*[None] * (len(names) - 1), 1)
         has_background = bool(names) and names[0].lower() == "background" and 0 not in used
         return tuple([i or None for i in range(len(names))] if has_background else range(1, len(names) + 1))
 
@@ -280,9 +282,8 @@ class DatumaroSource(AnnotationSource):
             yield SourceGuess(None, f"annotations in the format {report.formats[0]}, detected by Datumaro")
         if report.unlabelled:
             column = {"detection": "labels", "deeplab": "mask"}.get(layout, "label")
-            yield SourceGuess(
-                column, f"{report.unlabelled:,} annotations without a class have the class {_UNLABELLED}"
-            )
+            only = _ONLY_CLASS.get(report.formats[0], _UNLABELLED)
+            yield SourceGuess(column, f"{report.unlabelled:,} annotations without a class have the class {only}")
         if report.incomplete:
             what = {"deeplab": "mask", "classification": "label"}.get(layout, "annotation")
             yield SourceGuess(what, f"{report.incomplete:,} images have no {what}: it is optional")
@@ -325,13 +326,9 @@ class DatumaroSource(AnnotationSource):
             values["label"] = context.names[indices[0]] if indices else None
         elif context.layout == "table":
             captions = batch.list("captions")[i] or []
-            if context.is_single:
-                values["text"] = captions[0]
-            elif batch.has_values("captions") or captions:
-                values["text"] = captions
-            values["labels"] = batch.values("labels", i)
             known = json.loads(batch.list("attributes")[i] or "{}")
-            values |= {name: known.get(name) for name in context.attributes}
+            known |= {"text": captions[0] if context.is_single else captions, "labels": batch.values("labels", i)}
+            values |= {name: known.get(name) for name in context.columns if name not in values}
         return values
 
     def _add_objects(self, values: dict[str, Any], batch: _Batch, i: int, context: _Context) -> None:
@@ -413,9 +410,6 @@ class _Batch:
         found: np.ndarray[Any, Any] = values[offsets[row] : offsets[row + 1]]
         return found
 
-    def has_values(self, name: str) -> bool:
-        return bool(self._batch.column(name).null_count < len(self._batch))
-
 
 def _split_name(subset: str) -> str:
     return split_of_folder(subset) or subset
@@ -428,7 +422,7 @@ def _table_schema(report: Report, names: Sequence[str]) -> Schema:
     if report.used or report.unlabelled:
         columns["labels"] = Label(tuple(names), shape=(None,))
     kinds: dict[str, type[Feature]] = {"int": Int64, "float": Float32, "text": Text}
-    columns.update({name: kinds[kind](optional=True) for name, kind in report.attributes.items()})  # type: ignore[call-arg]
+    columns.update({name: kinds[kind](optional=True) for name, kind in report.attributes.items()})
     return Schema(columns)
 
 
@@ -503,7 +497,7 @@ def _failure_error(root: str, format: str | None, failure: Failure) -> RekordErr
             "`format` is not a format of Datumaro",
             expected="a name such as cvat, mot_seq, wider_face, label_me, open_images or dota",
             found=preview(format),
-            do="leave format= out to detect it",
+            do="rk.sources.datumaro(path) detects it",
         )
     if failure.kind in _UNSAFE:
         return unsafe_error(path, "annotations without entities and code", text[:100], "do not use this file")
@@ -514,7 +508,7 @@ def _failure_error(root: str, format: str | None, failure: Failure) -> RekordErr
         location=Location(path=path),
         expected=f"annotations in the format {format}",
         found=text[:200] + (f" ({failure.item})" if failure.item else ""),
-        do="fix the annotations, or name another format: format=…",
+        do='fix the annotations, or name another format: rk.sources.datumaro(path, "cvat")',
     )
 
 
@@ -527,7 +521,7 @@ def _ambiguous_error(root: str, formats: Sequence[str]) -> RekordError:
         location=Location(path=place),
         expected="annotations in one of the formats of Datumaro",
         found=f"several that fit: {', '.join(formats)}" if formats else "none that fits",
-        do=commands[0][1] if commands else "name the format: format=…",
+        do=commands[0][1] if commands else 'name the format: rk.sources.datumaro(path, "cvat")',
         readings=commands,
     )
 

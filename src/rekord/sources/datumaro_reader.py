@@ -248,6 +248,7 @@ class _Reading:
         self.unused: Counter[tuple[str, str]] = Counter()
         self.bad_items: list[tuple[str, str]] = []
         self.used: set[int] = set()
+        self.keypoints = 0
         self.names: list[str] = []
 
     def run(self) -> None:
@@ -270,6 +271,8 @@ class _Reading:
         self._describe(layout, entries)
         self._write(entries, columns)
         self.report.names = self.names
+        if not self.keypoints:
+            self.report.has = [name for name in self.report.has if name != "keypoints"]
         self.report.captions = self.counts["caption"]
         self.report.used = sorted(self.used)
         self.report.unused = [(what, count, why) for (what, why), count in sorted(self.unused.items())]
@@ -370,7 +373,9 @@ class _Reading:
                 self.unused[f"annotations of type {kind}", f"the layout {layout} does not store them"] += count
         attributes: Counter[str] = Counter()
         for entry in entries:
-            attributes.update([f"{name} of images" for name in entry.item.attributes if layout != "table"])
+            attributes.update(
+                [f"{name} of images" for name in entry.item.attributes if layout != "table" and name != "id"]
+            )
             for one in entry.item.annotations:
                 if one.attributes:
                     attributes.update(list(one.attributes))
@@ -398,6 +403,8 @@ class _Reading:
             captions = [one for one in entry.item.annotations if one.type.name == "caption"]
             self.report.is_single = self.report.is_single and len(captions) == 1
             for name, value in entry.item.attributes.items():
+                if name == "id":
+                    continue
                 kinds.setdefault(str(name), set()).add(type(value))
         names = {frozenset({int}): "int", frozenset({float}): "float", frozenset({str}): "text"}
         self.report.attributes = {
@@ -518,6 +525,7 @@ class _Reading:
                 found = [point for one in group if one.type.name == "points" for point in _keypoints(one)]
                 keypoints += found
                 counts.append(len(found) // 3)
+                self.keypoints += len(found)
             if self.request.masks:
                 masks.append(_encode_png(_draw(group, size)))
         row: dict[str, Any] = {"boxes": boxes, "labels": labels, **flags}

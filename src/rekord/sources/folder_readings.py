@@ -661,7 +661,8 @@ def refusal(
     more = len(seen) - _MAX_SHOWN
     shown = "; ".join(seen[:_MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
     images = "1 image" if survey.image_count == 1 else f"{survey.image_count:,} images" if survey.image_count else ""
-    likely, commands = None, []
+    likely: str | None = None
+    commands: list[tuple[str, str]] = []
     if readings and not _has_clear_format(readings):
         likely, commands = name_likely_formats(survey.root, files)
     commands += [(one.what, one.command) for one in readings[:_MAX_READINGS]]
