@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -446,7 +447,13 @@ class _Reading:
         self.report.splits = list(splits)
 
     def _flush(self, writer: Any, rows: Sequence[dict[str, Any]], taken: int) -> None:
-        columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in ARROW_SCHEMA]
+        known = set().union(*rows)
+        columns = [
+            _to_arrow([row.get(one.name) for row in rows], one.type)
+            if one.name in known
+            else pa.nulls(len(rows), one.type)
+            for one in ARROW_SCHEMA
+        ]
         writer.write_batch(pa.record_batch(columns, schema=ARROW_SCHEMA))
         self.report.batches.append(taken)
 
@@ -601,6 +608,15 @@ def _count_attributes(entries: Iterable[_Entry], *, of_images: bool) -> Counter[
         for name in pattern:
             counts[str(name)] += times
     return counts
+
+
+def _to_arrow(values: list[Any], kind: Any) -> Any:
+    """A column. Lists of numbers are joined first: Arrow converts them one by one otherwise."""
+    if not pa.types.is_list(kind) or kind.value_type not in (pa.float32(), pa.int64()) or None in values:
+        return pa.array(values, kind)
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in values])]).astype(np.int32)
+    joined = np.fromiter(chain.from_iterable(values), kind.value_type.to_pandas_dtype(), int(offsets[-1]))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(joined))
 
 
 class _ImageSize:
