@@ -176,7 +176,7 @@ def _sign(name: str, path: str, head: bytes | None = None) -> _FormatSign:
 
 DATUMARO_FORMATS = frozenset(
     (
-        *("KITTI raw data", "WIDER FACE", "MOT tracking", "CVAT for images", "LabelMe", "Datumaro", "VoTT"),
+        *("KITTI raw data", "WIDER FACE", "MOT tracking", "CVAT for images", "LabelMe (XML)", "Datumaro", "VoTT"),
         *("COCO panoptic segmentation", "COCO captions", "Open Images", "VGGFace2", "LFW", "CelebA", "Market-1501"),
         *("MARS", "MVTec AD", "DOTA", "ICDAR text localization", "ICDAR text recognition", "ADE20K with parts"),
         *("MNIST", "CIFAR", "Mapillary Vistas", "SYNTHIA", "Segment Anything", "Cityscapes polygons"),
@@ -201,8 +201,8 @@ _SIGNS = (
     _sign("MOT tracking", r"/gt/gt\.txt$|/det/det\.txt$|/seqinfo\.ini$"),
     _sign("VisDrone", r"\.txt$", rb"\A(?:\d+,){7}\d+,?\s*(?:\n|\Z)"),
     _sign("CVAT for images", r"\.xml$", rb"<annotations>.{0,2000}?<(?:version|meta|image)\b"),
-    _sign("LabelMe", r"\.xml$", _in_order(rb"<annotation>", rb"<polygon>")),
-    _sign("LabelMe JSON", r"\.json$", _in_order(_SHAPES, _IMAGE_PATH) + b"|" + _in_order(_IMAGE_PATH, _SHAPES)),
+    _sign("LabelMe (XML)", r"\.xml$", _in_order(rb"<annotation>", rb"<polygon>")),
+    _sign("LabelMe", r"\.json$", _in_order(_SHAPES, _IMAGE_PATH) + b"|" + _in_order(_IMAGE_PATH, _SHAPES)),
     _sign("Cityscapes polygons", r"_polygons\.json$"),
     _sign("Supervisely", r"/ann/[^/]*\.json$|/meta\.json$", rb'"objects"\s*:|"classes"\s*:\s*\['),
     _sign("Datumaro", r"\.json$", _in_order(rb'"infos?"\s*:', rb'"categories"\s*:\s*\{', rb'"items"\s*:')),

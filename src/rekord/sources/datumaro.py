@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -45,6 +46,7 @@ from rekord.storage.local import write_error
 LAYOUTS = ("detection", "deeplab", "classification", "table", "images")
 _UNLABELLED = "object"  # the class of boxes and masks that have none
 _ONLY_CLASS = {"wider_face": "face", "icdar_text_localization": "text", "icdar_text_segmentation": "text"}
+_CIFAR_BATCH = re.compile(r"data_batch_\d")
 _MAX_SHOWN = 6
 
 _BASE_MEMORY_BYTES = 4 << 30
@@ -412,7 +414,8 @@ class _Batch:
 
 
 def _split_name(subset: str) -> str:
-    return split_of_folder(subset) or subset
+    """The split that a subset is named after; CIFAR's are its files."""
+    return "train" if _CIFAR_BATCH.fullmatch(subset) else split_of_folder(subset.removesuffix("_batch")) or subset
 
 
 def _table_schema(report: Report, names: Sequence[str]) -> Schema:

@@ -27,16 +27,17 @@ import pyarrow as pa
 
 from rekord.arguments import is_utf8_encodable
 from rekord.sources.coco import MAX_MASK_PIXELS, rasterize_polygons
-from rekord.sources.image_folder import to_printable_path
+from rekord.sources.image_folder import is_image_name, split_of_folder, stat_file, to_printable_path
 
 MAX_LISTED = 20
 _BATCH_ROWS = 512
 _BATCH_BYTES = 32 << 20  # of images that rows refer to or contain, so that a batch is a task of its own
 _MAX_TEXT = 200
 
-# Formats whose detection accepts nearly any folder, and those of which rekord reads the files itself.
+# Formats whose detection accepts nearly any folder, of which rekord reads the files itself, or which have no images.
 LOOSE_FORMATS = frozenset(
     (
+        *("imagenet_txt", "sly_pointcloud", "kitti_raw", "kinetics", "brats", "brats_numpy"),
         *("image_dir", "image_zip", "imagenet", "imagenet_with_subset_dirs", "video_frames", "video_keyframes"),
         *("common_semantic_segmentation", "common_semantic_segmentation_with_subset_dirs", "tabular", "arrow"),
         *("tf_detection_api", "roboflow_tfrecord", "roboflow_multiclass"),
@@ -51,6 +52,7 @@ UNREADABLE_FORMATS = {
 }
 """Formats that are not handed to Datumaro."""
 
+_PART_FORMATS = ("ade20k2017", "ade20k2020")  # with masks of parts above those of objects
 _RGB_FORMATS = ("cifar",)  # whose pixels Datumaro leaves in this order, where it otherwise has BGR
 
 _OBJECT_TYPES = frozenset(("bbox", "rotated_bbox", "polygon", "ellipse"))
@@ -344,14 +346,24 @@ class _Reading:
             problem = None if is_image and media.has_data else f"media:{kind}"
             return _Entry((b"", subset, identity), item, "", problem, None)
         full = os.path.abspath(given)
+        facts = stat_file(full) if full.startswith(self.guard.root) else None
+        if facts is None and (other := self._images_by_name.get(os.path.basename(full))):
+            full, facts = other, stat_file(other)
         if not full.startswith(self.guard.root):
             return _Entry((os.fsencode(identity), subset, ""), item, "", f"outside:{given}", None)
         path = self.guard.relative(full)
-        try:
-            facts = os.stat(full)
-        except (OSError, ValueError):
-            return _Entry((os.fsencode(path), subset, ""), item, path, f"missing:{path}", None)
-        return _Entry((os.fsencode(path), subset, ""), item, path, None, facts)
+        problem = f"missing:{path}" if facts is None else None
+        return _Entry((os.fsencode(path), subset, ""), item, path, problem, facts)
+
+    @cached_property
+    def _images_by_name(self) -> dict[str, str | None]:
+        """The images of the folder by name, None for a name that several have: annotations written on another
+        machine have other paths."""
+        found: dict[str, str | None] = {}
+        for folder, _, names in os.walk(self.guard.root):
+            for name in filter(is_image_name, names):
+                found[name] = None if name in found else os.path.join(folder, name)
+        return found
 
     def _choose_layout(self, merged: bool) -> str:
         counts = self.counts
@@ -418,7 +430,9 @@ class _Reading:
         out = self.request.out
         assert out is not None
         splits: dict[str | None, None] = {}
-        usual = {str(entry.item.subset) for entry in entries} == {"default"}
+        # The only subset is named after the file of the annotations, unless it is a split.
+        subsets = {str(entry.item.subset) for entry in entries}
+        usual = len(subsets) == 1 and split_of_folder(min(subsets)) is None
         with pa.OSFile(out, "wb") as sink, pa.ipc.new_file(sink, ARROW_SCHEMA) as writer:
             rows: list[dict[str, Any]] = []
             taken = number = 0
@@ -578,6 +592,13 @@ class _Reading:
     def _segmentation(self, entry: _Entry) -> dict[str, Any]:
         annotations = entry.item.annotations
         masks = [one for one in annotations if _kind(one) in ("mask", "polygon")]
+        if self.request.format in _PART_FORMATS:
+            objects = [one for one in masks if one.z_order == 0]
+            if len(objects) < len(masks):
+                self.unused["masks of parts", "the layout deeplab stores those of objects"] += len(masks) - len(
+                    objects
+                )
+            masks = objects
         if not masks:
             self.report.incomplete += 1
             return {}
