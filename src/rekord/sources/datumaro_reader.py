@@ -367,7 +367,8 @@ class _Reading:
 
     def _choose_layout(self, merged: bool) -> str:
         counts = self.counts
-        if any(counts[kind] for kind in _OBJECT_TYPES):
+        boxes = counts["bbox"] or counts["rotated_bbox"]
+        if boxes or (not counts["mask"] and any(counts[kind] for kind in _OBJECT_TYPES)):
             return "detection"
         if counts["mask"]:
             if merged:
@@ -385,7 +386,7 @@ class _Reading:
         counts = self.counts
         stored = {
             "detection": {"bbox", "rotated_bbox", "polygon", "ellipse", "mask", "points"},
-            "deeplab": {"mask", "polygon"},
+            "deeplab": {"mask" if counts["mask"] else "polygon"},
             "classification": {"label"},
             "table": {"label", "caption"},
             "images": set(),
@@ -591,7 +592,8 @@ class _Reading:
 
     def _segmentation(self, entry: _Entry) -> dict[str, Any]:
         annotations = entry.item.annotations
-        masks = [one for one in annotations if _kind(one) in ("mask", "polygon")]
+        kind = "mask" if self.counts["mask"] else "polygon"  # polygons next to masks outline the same objects
+        masks = [one for one in annotations if _kind(one) == kind]
         if self.request.format in _PART_FORMATS:
             objects = [one for one in masks if one.z_order == 0]
             if len(objects) < len(masks):
