@@ -78,7 +78,7 @@ def mot(root: Path) -> None:
 
 def wider_face(root: Path) -> None:
     for split, event in (("train", "0--Parade"), ("val", "0--Parade")):
-        picture(root / f"WIDER_{split}/images/{event}/a.jpg")
+        picture(root / f"WIDER_{split}/images/{event}/a.jpg", len(split))
         text = f"{event}/a.jpg\n2\n1 2 7 4 0 0 0 0 0 0\n9 2 7 4 1 0 0 0 2 0\n"
         put(root / f"wider_face_split/wider_face_{split}_bbx_gt.txt", text)
 
@@ -143,7 +143,7 @@ def lfw(root: Path) -> None:
 def mnist(root: Path) -> None:
     """The four gzip files of MNIST."""
     for split, count in (("train", 3), ("t10k", 2)):
-        pixels = np.arange(count * 784, dtype=np.uint32).astype(np.uint8)
+        pixels = (np.arange(count * 784) // count % 251).astype(np.uint8)
         images = struct.pack(">IIII", 2051, count, 28, 28) + pixels.tobytes()
         labels = struct.pack(">II", 2049, count) + bytes([7, 0, 9][:count])
         put(root / f"{split}-images-idx3-ubyte.gz", gzip.compress(images))
@@ -154,8 +154,8 @@ def cifar(root: Path) -> None:
     """CIFAR-10 in its version for Python: pickles of planes, all of red, then of green, then of blue."""
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     put(root / "batches.meta", pickle.dumps({"label_names": names, "num_vis": 3072}, protocol=4))
-    for name in ("data_batch_1", "test_batch"):
-        planes = np.repeat(np.array([[250, 100, 10]], np.uint8), 1024, axis=1)
+    for name, blue in (("data_batch_1", 10), ("test_batch", 20)):
+        planes = np.repeat(np.array([[250, 100, blue]], np.uint8), 1024, axis=1)
         data = {"batch_label": name, "labels": [3], "data": planes, "filenames": [f"{name}_cat.png"]}
         put(root / name, pickle.dumps(data, protocol=4))
 
@@ -167,6 +167,7 @@ def ade20k(root: Path) -> None:
     # Red / 10 × 256 + green is the number of the class.
     levels(folder / "a_seg.png", np.stack([half(10), half(1, 1), half(0)], axis=-1))
     levels(folder / "a/instance_000_a.png", half(255))
+    levels(folder / "a/instance_001_a.png", half(0, 255))
     levels(folder / "a_parts_1.png", np.stack([half(0), half(2), half(0)], axis=-1))
     objects = [
         {
@@ -179,7 +180,7 @@ def ade20k(root: Path) -> None:
             "occluded": "no",
             "crop": False,
             "polygon": {"x": [0, 9, 9], "y": [0, 0, 9]},
-            "instance_mask": "a/instance_000_a.png",
+            "instance_mask": f"a/instance_00{i % 2}_a.png",
         }
         for i, (number, name, level) in enumerate([(257, "car", 0), (1, "sky", 0), (2, "wheel", 1)])
     ]

@@ -92,13 +92,15 @@ def read(source: Any) -> list[SourceRow]:
 
 def by_item(path: Path, format: str) -> dict[tuple[str, str], Any]:
     """Datumaro's items, by the name of their image or else by subset and id."""
-    dataset = Dataset.import_from(str(path), format)
-    return {
-        (Path(one.media.path).resolve().relative_to(path.resolve()).as_posix(), "")
-        if getattr(one.media, "path", None)
-        else (str(one.subset), str(one.id)): one
-        for one in dataset
-    }
+
+    def key(item: Any) -> tuple[str, str]:
+        image = getattr(item.media, "path", None)
+        if not image:
+            return str(item.subset), str(item.id)
+        found = Path(image) if Path(image).exists() else next(path.rglob(Path(image).name))  # of another machine
+        return found.resolve().relative_to(path.resolve()).as_posix(), ""
+
+    return {key(one): one for one in Dataset.import_from(str(path), format)}
 
 
 def compare(path: Path, format: str, layout: str, **options: Any) -> list[SourceRow]:
@@ -123,7 +125,8 @@ def check_row(values: Any, item: Any, layout: str, names: list[str]) -> None:
     annotations = item.annotations
     if layout == "detection":
         boxes = [one for one in annotations if one.type.name in ("bbox", "rotated_bbox")]
-        boxes = boxes or [one for one in annotations if one.type.name == "polygon"]
+        if not any(one.group for one in boxes):  # else polygons belong to boxes
+            boxes += [one for one in annotations if one.type.name == "polygon"]
         expected = sorted(
             (*[round(float(side), 2) for side in corners(one)], name_of(one, names) or values["class_names"][0])
             for one in boxes
