@@ -30,7 +30,13 @@ from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.annotation_scan import FolderScan, scan_folder, unsafe_error
 from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow, UnusedInput
-from rekord.sources.datumaro_reader import FLAG_COLUMNS, LOOSE_FORMATS, UNREADABLE_FORMATS, Failure, Report, Request
+from rekord.sources.datumaro_reader import (
+    FLAG_COLUMNS,
+    UNREADABLE_FORMATS,
+    ReadingFailure,
+    ReadingReport,
+    ReadingRequest,
+)
 from rekord.sources.detection_common import AnnotationSource
 from rekord.sources.image_folder import (
     SourceListing,
@@ -97,7 +103,7 @@ def detect_formats(path: str) -> tuple[str, ...]:
         return ()
     try:
         scan = scan_folder(path)
-        report = _run_reader(path, scan, Request(path=""))
+        report = _run_reader(path, scan, ReadingRequest(path=""))
     except RekordError:
         return ()
     return () if report.failure is not None else tuple(report.formats)
@@ -184,14 +190,14 @@ class DatumaroSource(AnnotationSource):
         if known is not None and known[0] == scan.fingerprint:  # Datumaro takes long
             return known[2]  # type: ignore[no-any-return]
         staged = _Staged()
-        request = Request(path="", format=self.format, layout=self.layout, masks=self.masks)
+        request = ReadingRequest(path="", format=self.format, layout=self.layout, masks=self.masks)
         report = _run_reader(root, scan, request, staged.path)
         self._check(report)
         listing = self._describe(report, staged.path)
         self.__dict__["_staged"] = scan.fingerprint, staged, listing
         return listing
 
-    def _check(self, report: Report) -> None:
+    def _check(self, report: ReadingReport) -> None:
         """Raise if the folder was not read, or has nothing to store."""
         if report.denied:
             raise unsafe_error(
@@ -216,7 +222,7 @@ class DatumaroSource(AnnotationSource):
                 do='to store the images alone: layout="images"' if usable else "pass the folder of the images",
             )
 
-    def _describe(self, report: Report, arrow: str) -> SourceListing:
+    def _describe(self, report: ReadingReport, arrow: str) -> SourceListing:
         layout = str(report.layout)
         only = _ONLY_CLASS.get(report.formats[0], _UNLABELLED)
         names = (*report.names, *([only] if report.unlabelled else ()))
@@ -264,7 +270,7 @@ class DatumaroSource(AnnotationSource):
         has_background = bool(names) and names[0].lower() == "background" and 0 not in used
         return tuple([i or None for i in range(len(names))] if has_background else range(1, len(names) + 1))
 
-    def _list_files(self, report: Report, arrow: str) -> tuple[SourceFile, ...]:
+    def _list_files(self, report: ReadingReport, arrow: str) -> tuple[SourceFile, ...]:
         """The images, and every file that was opened for them."""
         files = []
         options = pa.ipc.IpcReadOptions(included_fields=[0, 5, 6])
@@ -279,7 +285,7 @@ class DatumaroSource(AnnotationSource):
                 files.append(SourceFile(path, facts.st_size, facts.st_mtime_ns))
         return fingerprint(files)
 
-    def _guesses(self, report: Report, layout: str) -> Iterator[SourceGuess]:
+    def _guesses(self, report: ReadingReport, layout: str) -> Iterator[SourceGuess]:
         if self.format is None:
             yield SourceGuess(None, f"annotations in the format {report.formats[0]}, detected by Datumaro")
         if report.unlabelled:
@@ -418,7 +424,7 @@ def _split_name(subset: str) -> str:
     return "train" if _CIFAR_BATCH.fullmatch(subset) else split_of_folder(subset.removesuffix("_batch")) or subset
 
 
-def _table_schema(report: Report, names: Sequence[str]) -> Schema:
+def _table_schema(report: ReadingReport, names: Sequence[str]) -> Schema:
     columns: dict[str, Feature] = {"image": Image(), "filename": Text()}
     if report.captions:
         columns["text"] = Text() if report.is_single else Text(shape=(None,))
@@ -432,7 +438,7 @@ def _table_schema(report: Report, names: Sequence[str]) -> Schema:
 # The other process.
 
 
-def _run_reader(root: str, scan: FolderScan, request: Request, out: str | None = None) -> Report:
+def _run_reader(root: str, scan: FolderScan, request: ReadingRequest, out: str | None = None) -> ReadingReport:
     """What Datumaro answers, in a process with limits that follow from the size of the annotations."""
     request.path = os.fsencode(os.path.abspath(root)).hex()
     request.out = None if out is None else os.fsencode(out).hex()
@@ -452,7 +458,7 @@ def _run_reader(root: str, scan: FolderScan, request: Request, out: str | None =
     except OSError as failure:
         raise _ended_error(root, failure.strerror or str(failure)) from failure
     try:
-        return msgspec.convert(json.loads(done.stdout), Report)
+        return msgspec.convert(json.loads(done.stdout), ReadingReport)
     except (ValueError, msgspec.ValidationError):
         raise _ended_error(root, _describe_end(done)) from None
 
@@ -478,10 +484,10 @@ def _ended_error(root: str, found: str) -> RekordError:
     )
 
 
-_UNSAFE = ("EntitiesForbidden", "DTDForbidden", "ExternalReferenceForbidden", "UnpicklingError", "_DeniedError")
+_UNSAFE = ("EntitiesForbidden", "DTDForbidden", "ExternalReferenceForbidden", "UnpicklingError", "DeniedError")
 
 
-def _failure_error(root: str, format: str | None, failure: Failure) -> RekordError:
+def _failure_error(root: str, format: str | None, failure: ReadingFailure) -> RekordError:
     """The error for an exception of Datumaro."""
     path = join_path(root, failure.file or "")
     text = f"{failure.kind}: {failure.text}" if failure.text else failure.kind
@@ -546,6 +552,3 @@ def _unreadable_format_error(root: str, format: str | None) -> RekordError:
         found=preview(format),
         do="unpack it first" if what == "an archive" else "rekord write PATH OUT",
     )
-
-
-__all__ = ["LOOSE_FORMATS", "DatumaroSource", "datumaro", "detect_formats", "is_datumaro_installed"]

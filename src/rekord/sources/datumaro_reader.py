@@ -28,6 +28,7 @@ import pyarrow as pa
 from rekord.arguments import is_utf8_encodable
 from rekord.sources.coco import MAX_MASK_PIXELS, rasterize_polygons
 from rekord.sources.image_folder import is_image_name, split_of_folder, stat_file, to_printable_path
+from rekord.sources.parser_guard import DeniedError, Guard, limit_process
 
 MAX_LISTED = 20
 _BATCH_ROWS = 512
@@ -93,7 +94,7 @@ ARROW_SCHEMA = pa.schema(
 )
 
 
-class Request(msgspec.Struct):
+class ReadingRequest(msgspec.Struct):
     """What to do, and within which limits."""
 
     path: str
@@ -105,7 +106,7 @@ class Request(msgspec.Struct):
     cpu_seconds: int = 0
 
 
-class Failure(msgspec.Struct):
+class ReadingFailure(msgspec.Struct):
     """Why Datumaro did not read the folder."""
 
     kind: str  # the class of the exception
@@ -114,11 +115,11 @@ class Failure(msgspec.Struct):
     item: str | None = None
 
 
-class Report(msgspec.Struct):
+class ReadingReport(msgspec.Struct):
     """What was found."""
 
     formats: list[str] = []
-    failure: Failure | None = None
+    failure: ReadingFailure | None = None
     denied: list[str] = []  # what was attempted, and is not allowed here
     layout: str | None = None
     names: list[str] = []  # of labels, by Datumaro's index
@@ -137,75 +138,6 @@ class Report(msgspec.Struct):
     media: dict[str, int] = {}  # items by the type of their media
     attributes: dict[str, str] = {}  # of images, with their types
     files: list[str] = []  # that were opened, below the root
-
-
-class _DeniedError(PermissionError):
-    """Something that data must not cause."""
-
-
-class _Guard:
-    """An audit hook: what Datumaro may open, and what it opened."""
-
-    _NEVER = ("socket.", "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pty.", "urllib.")
-    _WRITES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
-
-    def __init__(self, root: str, out: str | None) -> None:
-        self.root = os.path.join(os.path.abspath(root), "")
-        self.out = None if out is None else os.path.abspath(out)
-        self.opened: dict[str, None] = {}
-        self.denied: dict[str, None] = {}
-        libraries = [sys.prefix, sys.base_prefix, sys.exec_prefix, *[one for one in sys.path if one]]
-        system = ["/proc", "/sys", "/dev/null", "/dev/urandom", "/usr/share/zoneinfo", "/etc/localtime", "/usr/lib"]
-        self._readable = tuple([os.path.join(os.path.abspath(one), "") for one in libraries] + system)
-
-    def install(self) -> None:
-        sys.addaudithook(self)
-
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open":
-            path, mode, flags = arguments
-            if isinstance(path, (str, bytes)):
-                self._open(os.path.abspath(os.fsdecode(path)), mode, flags)
-        elif event == "pickle.find_class":
-            if not str(arguments[0]).startswith("numpy"):
-                self._deny(f"unpickling of {arguments[0]}.{arguments[1]}")
-        elif event.startswith((*self._NEVER, *self._WRITES)):
-            self._deny(event)
-
-    def _open(self, path: str, mode: Any, flags: Any) -> None:
-        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        if writes:
-            if path not in (self.out, "/dev/null"):
-                self._deny(f"writing to {path}")
-        elif path.startswith(self.root):
-            self.opened[path] = None
-        elif not path.startswith(self._readable):
-            self._deny(f"reading {path}")
-
-    def _deny(self, what: str) -> None:
-        self.denied[what[:_MAX_TEXT]] = None
-        raise _DeniedError(what)
-
-    @property
-    def last(self) -> str | None:
-        return next(reversed(self.opened), None)
-
-    def relative(self, path: str) -> str:
-        return path[len(self.root) :].replace(os.sep, "/")
-
-
-def _limit(request: Request) -> None:
-    """Bound memory and time, where the system can."""
-    import resource
-
-    if request.memory_bytes and os.path.exists("/proc/self/statm"):
-        with open("/proc/self/statm") as file:
-            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (taken + request.memory_bytes,) * 2)
-    if request.cpu_seconds:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_CPU, (request.cpu_seconds,) * 2)
 
 
 def detect_formats(path: str) -> list[str]:
@@ -248,7 +180,7 @@ class _Entry(NamedTuple):
 class _Reading:
     """The items of a dataset as rows of one layout."""
 
-    def __init__(self, request: Request, guard: _Guard, report: Report) -> None:
+    def __init__(self, request: ReadingRequest, guard: Guard, report: ReadingReport) -> None:
         self.request = request
         self.guard = guard
         self.report = report
@@ -303,7 +235,7 @@ class _Reading:
 
     def add_bad_item(self, failure: Exception, item_id: tuple[str, str]) -> None:
         """Keep the error of an item for its row. What is not allowed here ends the reading."""
-        if isinstance(failure, (_DeniedError, MemoryError)):
+        if isinstance(failure, (DeniedError, MemoryError)):
             raise failure
         name = "/".join([str(one) for one in item_id[::-1]])
         self.bad_items.append((name[:_MAX_TEXT], describe_failure(failure)))
@@ -445,7 +377,7 @@ class _Reading:
                 if row["problem"] is None:
                     try:
                         row |= build(entry)
-                    except (_DeniedError, MemoryError):
+                    except (DeniedError, MemoryError):
                         raise
                     except Exception as failure:
                         row["problem"] = f"item:{describe_failure(failure)}"
@@ -638,7 +570,9 @@ def _to_arrow(values: list[Any], kind: Any) -> Any:
     if not pa.types.is_list(kind) or kind.value_type not in (pa.float32(), pa.int64()) or None in values:
         return pa.array(values, kind)
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in values])]).astype(np.int32)
-    joined = np.fromiter(chain.from_iterable(values), kind.value_type.to_pandas_dtype(), int(offsets[-1]))
+    joined = np.fromiter(
+        chain.from_iterable(values), np.float32 if kind.value_type == pa.float32() else np.int64, int(offsets[-1])
+    )
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(joined))
 
 
@@ -796,7 +730,7 @@ class _Warnings(logging.Handler):
             self.texts[" ".join(record.getMessage().split())[:_MAX_TEXT]] = None
 
 
-def answer(request: Request) -> Report:
+def answer(request: ReadingRequest) -> ReadingReport:
     """What was asked for, or why it failed."""
     warned = _Warnings()
     logging.getLogger().addHandler(warned)
@@ -806,10 +740,10 @@ def answer(request: Request) -> Report:
     # Everything is kept until the end: looking for garbage takes a third of the time.
     gc.freeze()
     gc.set_threshold(1_000_000, 100, 100)
-    guard = _Guard(request.path, request.out)
-    _limit(request)
+    guard = Guard(request.path, request.out)
+    limit_process(request.memory_bytes, request.cpu_seconds)
     guard.install()
-    report = Report()
+    report = ReadingReport()
     try:
         report.formats = [request.format] if request.format else detect_formats(request.path)
         if request.out is not None and len(report.formats) == 1:
@@ -822,7 +756,7 @@ def answer(request: Request) -> Report:
         item = getattr(failure, "item_id", None)
         shown = None if item is None else "/".join([str(one) for one in item[::-1]])
         text = " ".join(str(cause).split())[:_MAX_TEXT]
-        report.failure = Failure(type(cause).__name__, text, last, shown)
+        report.failure = ReadingFailure(type(cause).__name__, text, last, shown)
     report.denied = list(guard.denied)[:MAX_LISTED]
     report.files = [guard.relative(path) for path in guard.opened]
     report.guesses += [f"Datumaro: {text}" for text in warned.texts]
@@ -831,7 +765,7 @@ def answer(request: Request) -> Report:
 
 def main() -> None:
     """Answer the request in the arguments; stdout is for the answer alone."""
-    request = msgspec.json.decode(sys.argv[1], type=Request)
+    request = msgspec.json.decode(sys.argv[1], type=ReadingRequest)
     # Surrogates stand for bytes of paths that are not UTF-8, which JSON cannot have.
     request.path = os.fsdecode(bytes.fromhex(request.path))
     request.out = None if request.out is None else os.fsdecode(bytes.fromhex(request.out))

@@ -684,7 +684,7 @@ def name_likely_formats(root: str, files: Sequence[str]) -> tuple[str | None, li
     names = " or ".join([f"{name} ({path})" for name, path in formats[:2]])
     known = [name for name, _ in formats[:2] if name in DATUMARO_FORMATS]
     if known and not is_datumaro_installed():
-        install = (f"{known[0]} annotations, with Datumaro", "pip install 'rekord[annotations]'")
+        install = ("reads them with Datumaro", "pip install 'rekord[annotations]'")
         return f"looks like {names}, which rekord reads with Datumaro", [install]
     return f"looks like {names}, which rekord does not read", []
 
