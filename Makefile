@@ -93,7 +93,7 @@ test-minimum: .venv-minimum/.ready $(WHEEL)
 
 # Real loaders and heavy or conflicting packages: tests/peers/GROUP, in an environment with the dependency group
 # peers-GROUP. Groups that need torch get it first and alone, as above.
-PEERS := browser dali loops
+PEERS := annotations browser dali loops
 TORCH_PEERS := loops
 .PRECIOUS: .venv-peers-%/.ready
 .venv-peers-%/.ready: pyproject.toml

@@ -189,6 +189,9 @@ CODES: dict[str, str] = {
     # E393, E394 and E396: files of arrays
     "E393": "array is larger than a record or its file can hold",
     "E394": "file of an array cannot be read",
+    # E390 to E392: annotations that Datumaro reads
+    "E390": "annotations of an image cannot be read",
+    "E391": "annotated image is outside of its folder",
     # E395 to E399: records of which no others can be made
     "E395": "feature vector has a value that is not a finite number",
     "E396": "array cannot be converted to an image",
@@ -297,11 +300,15 @@ CODES: dict[str, str] = {
     "X580": "folder has no audio or video files",
     # X585: encodings of text files
     "X585": "text does not have the given encoding",
-    # X588 to X592: shards that are adopted
+    # X588 and X589: shards that are adopted
     "X588": "class ids do not match the class names",
     "X589": "shards cannot be adopted",
     # X594: files of arrays
     "X594": "arrays of the files do not have one form",
+    # X590 to X592: annotations that Datumaro reads
+    "X590": "annotations cannot be read by Datumaro",
+    "X591": "annotations are not safe to read",
+    "X592": "dataset has no annotations of images",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "optional dependency is missing",

@@ -194,7 +194,8 @@ def judge_refusal(result: Written, out: Path, capsys: pytest.CaptureFixture[str]
             return f"refused without {part.strip()!r}: {result.messages}"
     commands = COMMAND.findall(result.messages)
     is_bad_row = code is not None and code[1].startswith("E")  # what to do is an edit of the file that it names
-    if not commands and not is_bad_row and not re.search(r"--[a-z]|rk\.", result.messages.partition(" do ")[2]):
+    given = re.search(r"--[a-z]|rk\.|pip install", result.messages.partition(" do ")[2])
+    if not commands and not is_bad_row and not given:
         return f"refused without a command: {result.messages}"
     for number, command in enumerate(commands):
         words = shlex.split(command, comments=True)[1:]

@@ -124,6 +124,16 @@ class TextFileOptions(ImageFileOptions):
         ),
     ] = None
 
+    annotation_format: Annotated[
+        str | None,
+        text_option(
+            "--annotation-format",
+            "NAME",
+            "Format of a folder of annotations that Datumaro reads: cvat, mot_seq, … (needs rekord[annotations]).",
+            Panel.SOURCE,
+        ),
+    ] = None
+
     def to_dict(self) -> dict[str, Any]:
         """The options as `SourceOverrides` takes them."""
         from rekord.sources.array_files import check_images_as
@@ -245,7 +255,7 @@ def prepare_raw_data(
     elif path is None:
         raise error("U601", f"`rekord {verb}` needs PATH", do=f"rekord {verb} --help")
     else:
-        found = identify_raw_data(path, layout=raw.layout)
+        found = identify_raw_data(path, layout=raw.layout, annotation_format=text_files.annotation_format)
     if found is None:
         if any(value is not None for value in (*vars(raw).values(), *read_as.values())):
             raise error(

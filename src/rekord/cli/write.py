@@ -280,7 +280,7 @@ def _resolve_source(
             raise error("U601", "`--images` needs `--masks`", do=escape_controls(do))
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {escape_controls(shlex.quote(source))} OUT")
     else:
-        found = identify_source(source, layout=layout)
+        found = identify_source(source, layout=layout, annotation_format=read_as.get("annotation_format"))
     class_names = None
     if label_map is not None and not takes_label_map(found):
         from rekord.schema.interop.label_map import read_class_names

@@ -26,7 +26,15 @@ _EXTRA_COLUMNS: dict[str, Feature] = {
     "occluded": Int64(shape=(None,), key="image/object/occluded"),
     "group_of": Int64(shape=(None,), key="image/object/group_of"),
     "view": Text(shape=(None,), key="image/object/view"),
+    "corners": Float32(shape=(None, 8), key="image/object/bbox/corners"),
 }
+_KEYPOINT_COLUMNS: dict[str, Feature] = {
+    "keypoint_counts": Int64(shape=(None,), key="image/object/keypoint/num"),
+    "keypoint_x": Float32(shape=(None,), key="image/object/keypoint/x"),
+    "keypoint_y": Float32(shape=(None,), key="image/object/keypoint/y"),
+    "keypoint_visibility": Int64(shape=(None,), key="image/object/keypoint/visibility"),
+}
+"""Keypoints of all boxes, one after the other, as TFOD stores them; the counts say how many each box has."""
 _MAX_ID = 2**31 - 1
 _ROUNDING_TOLERANCE = 1e-6
 
@@ -42,8 +50,11 @@ def detection(
     """Images with boxes, under the keys of TensorFlow Object Detection (TFOD).
 
     `classes` maps ids to names, or is a list of names with the ids 1, 2, …; id 0 is the background. `has` names the
-    other columns of every box: is_crowd, area, difficult, truncated, occluded, group_of, view. `masks` adds a PNG per
-    box, of the size of the image.
+    other columns of every box: is_crowd, area, difficult, truncated, occluded, group_of, view, corners, keypoints.
+    `masks` adds a PNG per box, of the size of the image.
+
+    `corners` are those of a rotated box: x0, y0, … x3, y3. `keypoints` are an array of x, y and visibility (0 absent,
+    1 hidden, 2 visible) per box, and are stored in four columns. Both are pixels, stored as fractions of the image.
 
     Boxes are divided by the actual size of the image, whatever the annotations say, and nothing is clipped beyond a
     rounding of one millionth. A box without area, or outside its image, is skipped, as TFOD's own converters do, and
@@ -77,7 +88,9 @@ class DetectionLayout:
             "class_names": Text(shape=(None,), key="image/object/class/text"),
             "labels": Int64(shape=(None,), key="image/object/class/label", range=(1, most)),
         }
-        columns.update({name: _EXTRA_COLUMNS[name] for name in self.has})
+        columns.update({name: _EXTRA_COLUMNS[name] for name in self.has if name != "keypoints"})
+        if "keypoints" in self.has:
+            columns.update(_KEYPOINT_COLUMNS)
         if self.masks:
             columns["masks"] = Bytes(shape=(None,), key="image/object/mask")
         object.__setattr__(self, "schema", Schema(columns))
@@ -127,6 +140,11 @@ class DetectionLayout:
         values["class_names"] = [self.names[number] for number in values["labels"].tolist()]
         for column in (*self.has, "masks") if self.masks else self.has:
             values[column] = _select_values(row, column, kept)
+        sides = np.array([image.width, image.height], np.float64)
+        if "corners" in self.has:
+            values["corners"] = _to_fractions(values["corners"], np.tile(sides, 4))
+        if "keypoints" in self.has:
+            values |= _flatten_keypoints(values.pop("keypoints"), sides)
         if self.masks:
             _check_mask_sizes(image, values["masks"])
         return DerivedRow(values, tuple(remarks))
@@ -277,6 +295,27 @@ def _select_values(row: Mapping[str, Any], column: str, kept: np.ndarray[Any, An
     return [value for value, keep in zip(values, kept, strict=True) if keep]
 
 
+def _to_fractions(pixels: Any, sides: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Coordinates as fractions of the image; they may be outside of it."""
+    fractions: np.ndarray[Any, Any] = (np.asarray(pixels, np.float64).reshape(-1, len(sides)) / sides).astype(
+        np.float32
+    )
+    return fractions
+
+
+def _flatten_keypoints(keypoints: Sequence[Any], sides: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """The columns of all keypoints of an image."""
+    points = [np.asarray(one, np.float64).reshape(-1, 3) for one in keypoints]
+    joined = np.concatenate(points) if points else np.zeros((0, 3))
+    xy = _to_fractions(joined[:, :2], sides)
+    return {
+        "keypoint_counts": np.array([len(one) for one in points], np.int64),
+        "keypoint_x": xy[:, 0],
+        "keypoint_y": xy[:, 1],
+        "keypoint_visibility": joined[:, 2].astype(np.int64),
+    }
+
+
 def _require_column(row: Mapping[str, Any], column: str) -> Any:
     value = row.get(column)
     if value is None:
@@ -329,7 +368,8 @@ def _class_items(classes: Any) -> tuple[tuple[int, str], ...]:
 
 
 def _extras(has: Any) -> tuple[str, ...]:
-    if isinstance(has, str) or not all(name in _EXTRA_COLUMNS for name in has):
-        wrong = has if isinstance(has, str) else next(name for name in has if name not in _EXTRA_COLUMNS)
-        raise invalid("has", wrong, "any of " + ", ".join(_EXTRA_COLUMNS), _EXAMPLE)
-    return tuple([name for name in _EXTRA_COLUMNS if name in has])
+    known = (*_EXTRA_COLUMNS, "keypoints")
+    if isinstance(has, str) or not all(name in known for name in has):
+        wrong = has if isinstance(has, str) else next(name for name in has if name not in known)
+        raise invalid("has", wrong, "any of " + ", ".join(known), _EXAMPLE)
+    return tuple([name for name in known if name in has])

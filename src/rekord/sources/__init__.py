@@ -12,6 +12,7 @@ from rekord.sources.boxes_csv import boxes_csv
 from rekord.sources.coco import coco
 from rekord.sources.converted_images import convert_images
 from rekord.sources.csv import csv
+from rekord.sources.datumaro import datumaro
 from rekord.sources.dicom import dicom
 from rekord.sources.duckdb import duckdb
 from rekord.sources.excel import excel
@@ -39,8 +40,8 @@ from rekord.sources.webdataset import webdataset
 
 __all__ = [
     "arff", "arrow", "audio_csv", "audio_folder", "avro", "boxes_csv", "cityscapes", "coco", "columns",
-    "convert_images", "csv", "dicom", "duckdb", "excel", "hdf5", "huggingface", "image_csv", "image_folder",
-    "images", "jsonl", "kitti", "nifti", "npy", "npy_folder", "npz", "pandas", "parquet", "polars", "records",
-    "rows", "segmentation", "sqlite", "text", "text_files", "tf_data", "tiff", "torch_dataset", "video_csv",
-    "video_folder", "voc", "voc_segmentation", "webdataset", "yolo",
+    "convert_images", "csv", "datumaro", "dicom", "duckdb", "excel", "hdf5", "huggingface", "image_csv",
+    "image_folder", "images", "jsonl", "kitti", "nifti", "npy", "npy_folder", "npz", "pandas", "parquet",
+    "polars", "records", "rows", "segmentation", "sqlite", "text", "text_files", "tf_data", "tiff",
+    "torch_dataset", "video_csv", "video_folder", "voc", "voc_segmentation", "webdataset", "yolo",
 ]  # fmt: skip

@@ -181,6 +181,17 @@ def _sign(name: str, path: str, head: bytes | None = None) -> _FormatSign:
     return _FormatSign(name, re.compile(path), compiled)
 
 
+DATUMARO_FORMATS = frozenset(
+    (
+        *("KITTI raw data", "WIDER FACE", "MOT tracking", "CVAT for images", "LabelMe (XML)", "Datumaro", "VoTT"),
+        *("COCO panoptic segmentation", "COCO captions", "Open Images", "VGGFace2", "LFW", "CelebA", "Market-1501"),
+        *("MARS", "MVTec AD", "DOTA", "ICDAR text localization", "ICDAR text recognition", "ADE20K with parts"),
+        *("MNIST", "CIFAR", "Mapillary Vistas", "SYNTHIA", "Segment Anything", "Cityscapes polygons"),
+    )
+)
+"""The names of formats that Datumaro reads."""
+
+
 def _in_order(*parts: bytes) -> bytes:
     """A pattern of texts with anything between them. It never goes back, so a hostile head takes linear time."""
     return rb"\A" + b"".join([b"(?>.*?" + part + b")" for part in parts])
@@ -197,7 +208,7 @@ _SIGNS = (
     _sign("MOT tracking", r"/gt/gt\.txt$|/det/det\.txt$|/seqinfo\.ini$"),
     _sign("VisDrone", r"\.txt$", rb"\A(?:\d+,){7}\d+,?\s*(?:\n|\Z)"),
     _sign("CVAT for images", r"\.xml$", rb"<annotations>.{0,2000}?<(?:version|meta|image)\b"),
-    _sign("LabelMe", r"\.xml$", _in_order(rb"<annotation>", rb"<polygon>")),
+    _sign("LabelMe (XML)", r"\.xml$", _in_order(rb"<annotation>", rb"<polygon>")),
     _sign("LabelMe", r"\.json$", _in_order(_SHAPES, _IMAGE_PATH) + b"|" + _in_order(_IMAGE_PATH, _SHAPES)),
     _sign("Cityscapes polygons", r"_polygons\.json$"),
     _sign("Supervisely", r"/ann/[^/]*\.json$|/meta\.json$", rb'"objects"\s*:|"classes"\s*:\s*\['),
@@ -210,6 +221,8 @@ _SIGNS = (
     ),
     _sign("BDD100K", r"\.json$", _in_order(rb'"name"\s*:\s*"[^"]+\.jpg"', rb'"labels"\s*:')),
     _sign("COCO panoptic segmentation", r"\.json$", rb'"segments_info"\s*:'),
+    _sign("Segment Anything", r"\.json$", rb'"predicted_iou"\s*:'),
+    _sign("Mapillary Vistas", r"/config(_v\d\.\d)?\.json$", rb'"labels"\s*:'),
     _sign("COCO captions", r"\.json$", _in_order(rb'"annotations"\s*:', rb'"caption"\s*:')),
     _sign(
         "COCO without boxes",
@@ -219,6 +232,10 @@ _SIGNS = (
     _sign("Label Studio", r"\.json$", _in_order(rb'"annotations"\s*:', rb'"from_name"\s*:')),
     _sign("CrowdHuman", r"\.odgt$"),
     _sign("Open Images", r"\.csv$", rb"\A(?:\xef\xbb\xbf)?ImageID,"),
+    _sign("VoTT", r"-export\.csv$", rb'\A(?:\xef\xbb\xbf)?"?image"?,'),
+    _sign("MNIST", r"-idx[13]-ubyte(\.gz)?$"),
+    _sign("CIFAR", r"/data_batch_\d$|/batches\.meta$"),
+    _sign("SYNTHIA", r"/gt/labels/|/semsegcolor/|/gtleft/"),
     _sign("VGGFace2", r"/bb_landmark/"),
     _sign("LFW", r"/pairs(devtest|devtrain)?\.txt$|/people(devtest|devtrain)?\.txt$"),
     _sign("CelebA", r"/list_(attr|bbox|landmarks\w*|eval_partition)_?\w*\.(txt|csv)$|/identity_celeba\.txt$"),
@@ -230,6 +247,7 @@ _SIGNS = (
         "DOTA", r"/labeltxt[^/]*/|\.txt$", rb"(?:\A|\n)(?:" + _NUMBER + rb" +){8}[A-Za-z][\w-]* +[0-2]\s*(?:\n|\Z)"
     ),
     _sign("ICDAR text localization", r"/gt_[^/]*\.txt$"),
+    _sign("ICDAR text recognition", r"/gt\.txt$", rb'\A[^\n]+\.(?:png|jpg),\s*"'),
     _sign("Caltech pedestrians", r"\.vbb$|\.seq$"),
     _sign("facial landmarks", r"\.pts$"),
     _sign("optical flow", r"\.flo$"),

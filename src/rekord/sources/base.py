@@ -155,8 +155,8 @@ def list_file_items(part: SourcePart) -> Iterator[PartItem]:
 class UnusedInput(NamedTuple):
     """Part of the raw data that is not written, and why."""
 
-    kind: Literal["file", "column"]
-    name: str  # a path below the root, a pattern such as `*.txt` (with a count in `reason`), or a column
+    kind: Literal["file", "column", "annotation"]
+    name: str  # a path below the root, a pattern such as `*.txt`, a column, or a type; a count is in `reason`
     reason: str
 
 
@@ -190,6 +190,8 @@ class DetectedSource(NamedTuple):
     guesses: tuple[SourceGuess, ...] = ()  # what the detection is based on
     given: str | None = None  # the path that was detected: this source may be only a part of it
     labelled: bool | None = None  # whether folders are classes, if that was detected
+    format: str | None = None  # of annotations that Datumaro reads
+    layout: str | None = None  # what these annotations are to become
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

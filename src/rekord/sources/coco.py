@@ -23,7 +23,7 @@ from rekord.sources.image_folder import SourceListing
 from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
-_MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; larger claims are not believed
+MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; larger claims are not believed
 _MAX_DIGITS = 13  # of 5 bits each: a run length is below 2**63
 
 
@@ -68,14 +68,19 @@ def _rasterize(outline: Any, size: tuple[int | None, int | None]) -> np.ndarray[
         height, width = stated
     if height is None or width is None:
         raise _InvalidOutline("`height` and `width` of the image", "none")
-    if height * width > _MAX_MASK_PIXELS:
-        raise _InvalidOutline(f"an image of at most {_MAX_MASK_PIXELS:,} pixels", f"{height:,} × {width:,}")
+    if height * width > MAX_MASK_PIXELS:
+        raise _InvalidOutline(f"an image of at most {MAX_MASK_PIXELS:,} pixels", f"{height:,} × {width:,}")
     if isinstance(outline, dict):
         return _rasterize_runs(outline.get("counts"), height, width)
     if not isinstance(outline, list) or not outline:
         raise _InvalidOutline("at least one polygon", preview(outline) if outline else "none")
+    return rasterize_polygons(outline, height, width)
+
+
+def rasterize_polygons(polygons: Sequence[Any], height: int, width: int) -> np.ndarray[Any, Any]:
+    """The pixels that are in any of the polygons: x, y, x, y, …"""
     mask = np.zeros((height, width), np.uint8)
-    for polygon in outline:
+    for polygon in polygons:
         mask |= _rasterize_polygon(polygon, height, width)
     return mask
 

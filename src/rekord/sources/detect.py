@@ -24,11 +24,13 @@ from rekord.sources.array_files import ImagesAs
 from rekord.sources.audio_csv import recognize_audio_list
 from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, SourceGuess, list_files
 from rekord.sources.converted_images import convert_images
+from rekord.sources.datumaro import LAYOUTS, detect_formats, format_command
 from rekord.sources.dicom import DICOM_EXTENSIONS
 from rekord.sources.folder_readings import (
     PASS_ROWS,
     Reading,
     find_known_dataset,
+    name_likely_formats,
     refusal,
     unknown_source_error,
     weigh_folder,
@@ -59,14 +61,14 @@ MEDIA_KINDS = ("audio_folder", "video_folder")
 SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     "kitti",
-    *("dicom", "nifti", "npy_folder", "tiff"),
+    *("datumaro", "dicom", "nifti", "npy_folder", "tiff"),
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "excel", "sqlite", "duckdb", "hdf5", "avro"),
     *("arff", "text_files", "text", "webdataset", "records"),
     *MEDIA_KINDS,
     *("audio_csv", "video_csv"),
 )
 FOLDER_KINDS = (
-    *("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti"),
+    *("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti", "datumaro"),
     *MEDIA_KINDS,
 )
 """Sources that read a whole folder: what they do not read in it is reported."""
@@ -108,12 +110,18 @@ def detect_source(path: str | os.PathLike[str], *, layout: str | None = None, en
     return build_source(identify_source(path, layout=layout), SourceOverrides(encoding=encoding))
 
 
-def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) -> DetectedSource:
+def identify_source(
+    path: str | os.PathLike[str], *, layout: str | None = None, annotation_format: str | None = None
+) -> DetectedSource:
     """The kind of source of a file, a folder, or a pattern. The same names give the same answer.
 
     `layout` is the one that the user asks for: where the data can be read so, it overrides every doubt.
+    `annotation_format` says that the path is a folder that Datumaro reads.
     """
     place = to_member_path(as_path("path", path))
+    if annotation_format is not None and not is_remote(place):
+        wanted = layout if layout in LAYOUTS else None
+        return DetectedSource("datumaro", place, given=place, format=annotation_format, layout=wanted)
     if is_remote(place):
         raise error(
             "U604",
@@ -132,7 +140,13 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
         if is_archive_name(place) and _is_folder_archive(place):
             return _identify_archive(place, layout)
         return _identify_file(place, layout)
-    return _prefer_arrays(_identify_folder(place, layout)._replace(given=place))
+    try:
+        found = _identify_folder(place, layout)
+    except RekordError as failure:
+        if failure.code != "U621":
+            raise
+        found = _identify_annotations(place, layout, failure)
+    return _prefer_arrays(found._replace(given=place))
 
 
 def _prefer_arrays(found: DetectedSource) -> DetectedSource:
@@ -314,6 +328,21 @@ def _identify_folder(path: str, layout: str | None) -> DetectedSource:
     return known or _identify_by_count(survey, layout)
 
 
+def _identify_annotations(path: str, layout: str | None, refused: RekordError) -> DetectedSource:
+    """The reading by Datumaro of a folder that no other source reads; else the refusal, with its readings."""
+    formats = detect_formats(path)
+    if len(formats) == 1:
+        guess = SourceGuess(None, f"annotations in the format {formats[0]}, read with Datumaro")
+        wanted = layout if layout in LAYOUTS else None
+        return DetectedSource("datumaro", path, guesses=(guess,), format=formats[0], layout=wanted)
+    place = join_path(path, "")
+    several = [(f"annotations in the format {one}", format_command(place, one)) for one in formats[:_MAX_SHOWN]]
+    if several:
+        refused.readings = (*several, *refused.readings)
+        refused.do = several[0][1]
+    raise refused
+
+
 def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSource:
     """Whatever there is most of."""
     path = survey.root
@@ -461,7 +490,9 @@ def _identify_records_by_content(path: str, seen: Sequence[str]) -> DetectedSour
         kind = detect_content_kind(full) if is_record_name(os.path.basename(file)) is None else None
         if kind in ("records", "dicom"):
             return DetectedSource(kind, path)
-    raise unknown_source_error(path, _summarize_files(seen) or "no files", PASS_ROWS)
+    likely, commands = name_likely_formats(path, seen)
+    do = commands[0][1] if commands else PASS_ROWS
+    raise unknown_source_error(path, _summarize_files(seen) or "no files", do, likely=likely, readings=commands)
 
 
 def _summarize_files(files: Sequence[str]) -> str:
@@ -508,6 +539,7 @@ class SourceOverrides:
     table: str | None = None
     query: str | None = None
     group: str | None = None
+    annotation_format: str | None = None  # one of Datumaro
 
 
 _NO_OVERRIDES = SourceOverrides()
@@ -524,6 +556,7 @@ _ACCEPTED_OVERRIDES = {
     "yolo": ("label_map",),
     "kitti": ("label_map",),
     "boxes_csv": ("label_map", "images", "box_format"),
+    "datumaro": ("label_map", "annotation_format"),
     "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
     "jsonl": ("encoding",),
     "text": ("encoding",),
@@ -581,6 +614,9 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
     if found.kind in _LIST_KINDS:
         arguments["root"] = arguments.pop("images", None)
+    if found.kind == "datumaro":
+        arguments["format"] = arguments.pop("annotation_format") or found.format
+        arguments["layout"] = found.layout
     if found.kind in ("voc_segmentation", "cityscapes"):
         del arguments["ignore"]  # for the layout; the source has its own
     path: Any = {str(one.split): one.images for one in found.folders} or found.path

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import (
+    DATUMARO_FORMATS,
     HEAD_BYTES,
     identify_list,
     is_coco,
@@ -24,6 +25,7 @@ from rekord.sources.annotation_formats import (
 from rekord.sources.base import DetectedSource, SourceGuess, SplitFolders
 from rekord.sources.boxes_csv import recognize_boxes_csv
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
+from rekord.sources.datumaro import is_datumaro_installed
 from rekord.sources.detection_common import LIST_EXTENSIONS, NAMES_FILE_PATTERN, split_of_list
 from rekord.sources.folder_survey import (
     CONTAINER_WORDS,
@@ -656,16 +658,15 @@ def refusal(
 ) -> RekordError:
     """The error for a folder that may be several things, or that no source reads."""
     files = [path for path in survey.iter_files() if not is_documentation(os.path.basename(path))]
-    formats = name_formats(survey.root, files) if readings and not _has_clear_format(readings) else []
     seen = ([what] if what else []) + list(doubts)
     more = len(seen) - _MAX_SHOWN
     shown = "; ".join(seen[:_MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
     images = "1 image" if survey.image_count == 1 else f"{survey.image_count:,} images" if survey.image_count else ""
-    likely = None
-    if formats:
-        names = " or ".join([f"{name} ({path})" for name, path in formats[:2]])
-        likely = f"looks like {names}, which rekord does not read"
-    commands = [(one.what, one.command) for one in readings[:_MAX_READINGS]]
+    likely: str | None = None
+    commands: list[tuple[str, str]] = []
+    if readings and not _has_clear_format(readings):
+        likely, commands = name_likely_formats(survey.root, files)
+    commands += [(one.what, one.command) for one in readings[:_MAX_READINGS]]
     unique = list({command: (reading, command) for reading, command in reversed(commands)}.values())[::-1]
     return unknown_source_error(
         survey.root,
@@ -674,6 +675,19 @@ def refusal(
         likely=likely,
         readings=unique,
     )
+
+
+def name_likely_formats(root: str, files: Sequence[str]) -> tuple[str | None, list[tuple[str, str]]]:
+    """What a folder looks like, if that is a format that no source of rekord reads, and what installs its reader."""
+    formats = name_formats(root, files)
+    if not formats:
+        return None, []
+    names = " or ".join([f"{name} ({path})" for name, path in formats[:2]])
+    known = [name for name, _ in formats[:2] if name in DATUMARO_FORMATS]
+    if known and not is_datumaro_installed():
+        install = ("reads them with Datumaro", "pip install 'rekord[annotations]'")
+        return f"looks like {names}, which rekord reads with Datumaro", [install]
+    return f"looks like {names}, which rekord does not read", []
 
 
 def _has_clear_format(readings: Sequence[Reading]) -> bool:

@@ -71,12 +71,14 @@ def infer(
     return infer_records(given, limit, names=names, kind=kind)
 
 
-def identify_raw_data(path: str, *, layout: str | None = None) -> DetectedSource | None:
+def identify_raw_data(
+    path: str, *, layout: str | None = None, annotation_format: str | None = None
+) -> DetectedSource | None:
     """The kind of raw data at a path; None for record files, and for files that could be nothing else."""
     if is_remote(path):
         return None
     try:
-        found = identify_source(path, layout=layout)
+        found = identify_source(path, layout=layout, annotation_format=annotation_format)
     except RekordError as failure:
         if failure.code != "U621":
             return None  # opening the records reports the same
