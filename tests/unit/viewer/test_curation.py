@@ -349,7 +349,7 @@ def test_a_defect_in_a_run_is_reported_too(dataset, monkeypatch):
     def fail(*_):
         raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(curation, "delete_records", fail)
+    monkeypatch.setattr("rekord.verbs.edit.change.delete_records", fail)
     with pytest.raises(UsageError, match="edit failed: 'unexpected'"):
         run(EditRun(plan_edit("delete", dataset, CHOSEN)), fails=True)
 
