@@ -14,13 +14,14 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rekord.arguments import as_path, invalid, non_blank, one_of
 from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import has_manifest
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
@@ -77,6 +78,7 @@ class EditPlan:
     commands: tuple[Command, ...]
     refusal: RekordError | None = None
     kind: RecordKind | None = None
+    digests: Mapping[str, str] | None = None
     is_dataset: bool
 
     @property
@@ -112,10 +114,13 @@ def plan_edit(
     label: str | int | None = None,
     out: str | os.PathLike[str] | None = None,
     kind: RecordKind | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> EditPlan:
     """How to delete some records of the dataset or files at `path`, or to set the class `label` of their `column`.
 
-    The commands name absolute paths: they may be pasted in any folder.
+    The commands name absolute paths: they may be pasted in any folder. `digests` are those of the splits in which the
+    records were selected: if `path` has other files by now, or always had, the numbers mean other records, and the
+    edit is refused.
     """
     one_of("action", action, ("delete", "relabel"))
     place = _absolute("path", path)
@@ -131,6 +136,7 @@ def plan_edit(
     words = _EditWords(action, place, target, chosen, column, label, kind, file, listing)
     refusal = None
     try:
+        _check_unchanged(place, chosen, kind, digests)
         commands = words.for_dataset() if is_dataset else words.for_files()
     except RekordError as failure:
         commands, refusal = (), failure
@@ -147,6 +153,7 @@ def plan_edit(
         commands=commands,
         refusal=refusal,
         kind=kind,
+        digests=digests,
         is_dataset=is_dataset,
     )
 
@@ -341,6 +348,26 @@ def _check_label(column: Any, label: Any) -> tuple[str, str | int]:
     return column, label
 
 
+def _check_unchanged(
+    path: str, records: Sequence[Record], kind: RecordKind | None, digests: Mapping[str, str] | None
+) -> None:
+    """Refuse records that were selected in other files than those at `path`."""
+    if digests is None:
+        return
+    with open_dataset(path, kind=kind) as dataset:
+        for name in dict(records):
+            now = dataset.splits.get(name)
+            if now is None or now.digest() != digests.get(name):
+                raise error(
+                    "X570",
+                    "records were selected in other files",
+                    location=Location(path=path),
+                    expected=f"the files of `{name[:60]}` that are shown",
+                    found="another split of this name" if now is not None else "no split of this name",
+                    do="open the viewer again, and select the records again",
+                )
+
+
 def _no_labels_error(path: str, kind: str) -> RekordError:
     return error(
         "U651",
@@ -436,6 +463,7 @@ class EditRun:
         from rekord.verbs.options import DeleteOptions, RelabelOptions, resolve_worker_count
 
         plan = self.plan
+        _check_unchanged(plan.path, plan.records, plan.kind, plan.digests)
         if not plan.is_dataset:
             return self._filter_files()
         target = EditTarget(out=plan.out, workers=resolve_worker_count(None), watch=self)
