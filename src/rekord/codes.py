@@ -296,6 +296,8 @@ CODES: dict[str, str] = {
     "X570": "dataset was changed during the edit",
     "X571": "list contains records that do not exist",
     "X572": "record has a key that is not in the schema",
+    "X573": "saved selection is corrupt",
+    "X574": "file of predictions cannot be used",
     # X580: audio and video
     "X580": "folder has no audio or video files",
     # X585: encodings of text files

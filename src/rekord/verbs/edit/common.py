@@ -13,7 +13,7 @@ import numpy as np
 
 from rekord.arguments import as_path
 from rekord.conversion.derive import CopiedShard, Derivation, DerivedShard, DerivedSplit, LinkedShard, reuse_shard
-from rekord.conversion.driver import REJECTS, REMARKS, WRITE_REQUEST, remove_dataset
+from rekord.conversion.driver import REJECTS, REMARKS, WRITE_REQUEST, ConversionListener, remove_dataset
 from rekord.conversion.record_copier import RecordRange, RecordSequence
 from rekord.conversion.reuse import SOURCE_FILES
 from rekord.dataset.external_index import TEXT_SUFFIX, external_index_name, index_folder
@@ -151,6 +151,7 @@ class EditTarget:
     workers: int = 1
     fresh: bool = False
     progress: bool = False
+    watch: ConversionListener | None = None  # receives the progress instead of stderr
     storage: Storage = LOCAL
 
 
@@ -352,7 +353,7 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         work.remove_stale(work.data, plan.id)
     progress = target.progress and bool(wanted.framed_bytes)
     try:
-        derived = run_derivation(wanted, [old], progress=progress, shown=place)
+        derived = run_derivation(wanted, [old], progress=progress, shown=place, watch=target.watch)
     except UsageError:
         work.clear()  # the output exists already: no later run resumes from here
         raise

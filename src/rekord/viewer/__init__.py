@@ -1,0 +1,1 @@
+"""The viewer: records of a dataset in the browser."""
