@@ -717,7 +717,8 @@ class OffsetScan:
             stream_bytes=self._stream_bytes,
         )
 
-    def _add(self, part: Any) -> Offsets:
+    def _add(self, found: Any) -> Offsets:
+        part: Offsets = found
         self._parts.append(part)
         self.records += len(part)
         return part
