@@ -66,7 +66,7 @@ def inspect_audio(data: bytes) -> AudioFacts | None:
             frames = len(wav.data) // max(wav.frame_bytes, 1)
             return AudioFacts(kind, wav.rate, wav.channels, frames / wav.rate)
     try:
-        import soundfile
+        import soundfile  # type: ignore[import-untyped,unused-ignore]
     except (ImportError, OSError):
         return AudioFacts(kind)
     try:
@@ -117,7 +117,7 @@ def _wav_blocks(wav: _Wav) -> Any:
         end = min(first + _BLOCK_SAMPLES, frames)
         raw = wav.data[first * wav.frame_bytes : end * wav.frame_bytes]
         if wav.is_float:
-            samples = np.frombuffer(raw, f"<f{wav.bits // 8}").astype(np.float32)
+            samples: npt.NDArray[Any] = np.frombuffer(raw, f"<f{wav.bits // 8}").astype(np.float32)
         elif wav.bits == 8:
             samples = (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / 128
         elif wav.bits == 24:
@@ -137,7 +137,7 @@ def compute_peaks(data: bytes, bins: int) -> dict[str, Any]:
         frames = min(len(wav.data) // wav.frame_bytes, MAX_SAMPLES)
         return _reduce_blocks(_wav_blocks(wav), frames, bins, wav.rate, wav.channels)
     try:
-        import soundfile
+        import soundfile  # type: ignore[import-untyped,unused-ignore]
     except (ImportError, OSError) as failure:
         raise missing_library("soundfile", "a waveform", "audio") from failure
     try:
@@ -202,7 +202,8 @@ def decode_frame(data: bytes, number: int) -> npt.NDArray[np.uint8]:
     if not 0 <= number < _MAX_SEEK_FRAMES:
         raise error("U606", f"frame {number:,} cannot be shown", expected=f"a frame below {_MAX_SEEK_FRAMES:,}")
     try:
-        with av.open(io.BytesIO(data)) as container:
+        opened: Any = av.open(io.BytesIO(data))
+        with opened as container:
             stream = container.streams.video[0]
             if stream.width * stream.height > _MAX_FRAME_PIXELS:
                 raise error("D409", "video is too large", expected="at most 64 megapixels per frame")

@@ -155,7 +155,7 @@ def make_thumbnail(data: bytes, px: int) -> tuple[bytes, str]:
 def make_mask_thumbnail(data: bytes, feature: Feature, px: int) -> tuple[bytes, str]:
     """A mask in the colours of its classes; class 0 and pixels to ignore are grey."""
     ids = read_mask(data, feature)
-    height, width = fit(*ids.shape, px)
+    height, width = fit(ids.shape[0], ids.shape[1], px)
     small = ids[np.ix_(*(np.arange(n) * size // n for n, size in ((height, ids.shape[0]), (width, ids.shape[1]))))]
     return _encode(colour_ids(small, getattr(feature, "ignore", None)), png=True)
 
