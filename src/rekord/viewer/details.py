@@ -280,7 +280,7 @@ def _describe_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None) -
 
 
 def _describe_numbers(value: Any, column: ColumnInfo) -> dict[str, Any]:
-    array = np.asarray(value) if not isinstance(value, list) else None
+    array: Any = np.asarray(value) if not isinstance(value, list) else None
     if array is None or array.dtype == object or array.dtype.kind in "SU":
         items = list(value) if array is None or array.ndim else [value]
         shown = [make_cell(one, ColumnInfo(column.name, column.feature, "bytes")) for one in items[:MAX_ITEMS]]
