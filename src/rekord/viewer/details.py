@@ -192,7 +192,7 @@ def describe_feature(
     """A column of a record with its value."""
     value = row.get(column.name)
     lists = [stored[key] for key in column.feature.record_keys(column.name) if stored.get(key) is not None]
-    shape = getattr(value, "shape", None)
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     return {
         **column.to_dict(),
         "key": column.feature.record_keys(column.name)[0],
@@ -200,7 +200,7 @@ def describe_feature(
         "count": sum(map(len, lists)) if lists else int(value is not None),
         "bytes": sum(map(_count_bytes, lists)) if lists else len(value) if isinstance(value, bytes) else 0,
         "value_shape": None if shape is None else list(shape),
-        "value_dtype": str(value.dtype) if hasattr(value, "dtype") else None,
+        "value_dtype": None if dtype is None else str(dtype),
         "value": describe_value(value, column, row, schema),
         "error": None,
     }
@@ -280,7 +280,7 @@ def _describe_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None) -
 
 
 def _describe_numbers(value: Any, column: ColumnInfo) -> dict[str, Any]:
-    array: Any = np.asarray(value) if not isinstance(value, list) else None
+    array: Any = None if isinstance(value, list) else np.asarray(value)
     if array is None or array.dtype == object or array.dtype.kind in "SU":
         items = list(value) if array is None or array.ndim else [value]
         shown = [make_cell(one, ColumnInfo(column.name, column.feature, "bytes")) for one in items[:MAX_ITEMS]]
@@ -331,7 +331,7 @@ def _describe_steps(column: ColumnInfo, value: Any) -> dict[str, Any]:
 
 def _describe_undeclared(key: str, value: Any) -> dict[str, Any]:
     """A key of the record that the schema does not have, or that could not be decoded by it."""
-    kind = None if value is None else "bytes" if isinstance(value, list) else _kind_of(value)
+    kind = get_list_kind(value)
     count = 0 if value is None else len(value)
     shown: dict[str, Any] = {"text": ""}
     view: View = "list"
@@ -354,7 +354,10 @@ def _describe_undeclared(key: str, value: Any) -> dict[str, Any]:
     }
 
 
-def _kind_of(value: Any) -> str:
+def get_list_kind(value: Any) -> str | None:
+    """The kind of list in a feature; None if it is unset."""
+    if value is None or isinstance(value, list):
+        return None if value is None else "bytes"
     return "int64" if value.dtype.kind == "i" else "float"
 
 

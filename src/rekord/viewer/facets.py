@@ -221,8 +221,8 @@ def build_facet(values: _Values) -> Facet | None:
         if values.overflowed:
             return None
         texts = list(values.categories)
-        codes = np.where(whole < 0, len(texts), whole).astype(np.uint8)
-        return _with_totals(column, "text", whole, codes, labels=texts)
+        numbers = np.where(whole < 0, len(texts), whole)
+        return _with_totals(column, "text", whole, numbers.astype(np.uint8), labels=texts)
     with np.errstate(invalid="ignore"):
         finite = whole[np.isfinite(whole)]
     if column.view == "class":
@@ -233,7 +233,7 @@ def build_facet(values: _Values) -> Facet | None:
     edges = choose_edges(low, high, is_integer=values.is_integer)
     bins = len(edges) - 1
     with np.errstate(invalid="ignore"):
-        codes = np.searchsorted(np.array(edges), whole, side="right") - 1
+        codes: npt.NDArray[Any] = np.searchsorted(np.array(edges), whole, side="right") - 1
         codes = np.where(whole == edges[-1], bins - 1, codes)
         codes = np.where(np.isnan(whole), bins, np.where((codes < 0) | (codes >= bins), bins + 1, codes))
     return _with_totals(

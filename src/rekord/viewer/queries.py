@@ -103,7 +103,12 @@ class QueryRunner:
         reasons: list[str] = []
         try:
             result = QueryResult([one.split for one in splits if one.split is not None], sql)
-            timer = Timer(self.seconds, lambda: (reasons.append("slow"), result.interrupt()))
+
+            def stop() -> None:
+                reasons.append("slow")
+                result.interrupt()
+
+            timer = Timer(self.seconds, stop)
             timer.daemon = True
             with self._lock:
                 self._running[name] = result, reasons
