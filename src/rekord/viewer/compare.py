@@ -99,7 +99,7 @@ class KeyComparison:
 
     def _describe(self, pair: list[int]) -> dict[str, Any]:
         status, *places = pair
-        records = []
+        records: list[list[Any] | None] = []
         values: list[Mapping[str, Any] | None] = []
         for side, (split, number) in zip(self._session.sides, (places[:2], places[2:]), strict=True):
             if split < 0:
