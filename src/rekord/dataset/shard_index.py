@@ -65,15 +65,15 @@ _UNFINISHED_SECONDS = 86_400
 _writes = count()
 
 
-def cache_folder() -> str | None:
-    """The folder of cached indexes: below REKORD_CACHE, XDG_CACHE_HOME or ~/.cache."""
+def cache_folder(of: str = "index") -> str | None:
+    """The folder of cached indexes, or of something else: below REKORD_CACHE, XDG_CACHE_HOME or ~/.cache."""
     named = os.environ.get("REKORD_CACHE")
     if named:
-        return os.path.join(named, "index")
+        return os.path.join(named, of)
     usual = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(usual):  # as specified
         usual = os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(usual, "rekord", "index") if os.path.isabs(usual) else None
+    return os.path.join(usual, "rekord", of) if os.path.isabs(usual) else None
 
 
 def read_cached_index(path: str, size_bytes: int, mtime_ns: int, expected: IndexExpectation) -> IndexFile | None:
