@@ -1,7 +1,7 @@
 // @ts-check
 // The gallery: images as tiles, with masks and boxes on top; and the table. Both show any number of records.
 
-import { getMask, isNarrowed, mediaAddress, onSession, onStatus, side, sideIndex, splitName, splitStatus } from "./api.js";
+import { getMask, isNarrowed, mediaAddress, onStatus, side, sideIndex, splitName, splitStatus } from "./api.js";
 import { bytes, count, h, plural, printable, show } from "./dom.js";
 import { classColour, drawMask } from "./masks.js";
 import { uprightMask, uprightSize } from "./orientation.js";
@@ -171,7 +171,7 @@ export function mountRecords(host, until, kind) {
     const [width, height] = uprightSize(facts.orientation, facts.width, facts.height);
     const frame = h("div", { class: "frame" }, image);
     frame.style.aspectRatio = `${width} / ${height}`;
-    frame.classList.add(width >= height ? "wide" : "tall");
+    frame.style.setProperty("--ratio", String(width / height));
     shot.append(frame);
     const overlay = side().overlays.find((one) => one.image === column.name);
     if (!overlay) return;
@@ -314,7 +314,6 @@ export function mountRecords(host, until, kind) {
     else if (rows.isLoaded && !rows.complete) rows.loading.size || void rows.load(Math.floor(rows.total / 60));
     if (rows.total === 0) tell();
   }, until);
-  onSession(() => !until.aborted && scroller.refresh());
   const observer = new ResizeObserver(() => layout());
   observer.observe(scrollHost);
   until.addEventListener("abort", () => observer.disconnect());
