@@ -154,7 +154,8 @@ class Facet:
         if wanted.get("missing"):
             return f"{name} is null"
         if "in" in wanted:
-            return f"{name} in ({', '.join(_sql_literal(one) for one in wanted['in'])})" if wanted["in"] else "false"
+            labels = [self.labels[place] for place in map(self._place, wanted["in"]) if place is not None]
+            return f"{name} in ({', '.join(map(_sql_literal, labels))})" if labels else "false"
         low, high = _parse_range(self.column.name, wanted.get("range"))
         if self.is_integer and float(low).is_integer() and float(high).is_integer():
             texts = str(int(low)), str(int(high))
@@ -168,8 +169,11 @@ class Facet:
         """Whether a range ends at the last edge, and includes it."""
         return bool(self.edges) and not self.is_integer and high == self.edges[-1]
 
-    def _place(self, label: Any) -> int | None:
-        return next((place for place, one in enumerate(self.labels) if one == label), None)
+    def _place(self, code: Any) -> int | None:
+        """The bin of a code: of a class id, or of a text by its number or itself."""
+        if self.kind == "text" and isinstance(code, int):
+            return code if 0 <= code < len(self.labels) else None
+        return next((place for place, one in enumerate(self.labels) if one == code), None)
 
     def to_dict(self, selected: Sequence[int]) -> dict[str, Any]:
         """The facet for the page; `selected` are the counts under the filters of the others."""
@@ -185,7 +189,7 @@ class Facet:
             "column": self.column.name,
             "type": self.kind,
             "names": names,
-            "codes": list(self.labels) if self.labels else None,
+            "codes": list(range(len(self.labels)) if self.kind == "text" else self.labels) or None,
             "colours": colours,
             "edges": list(self.edges) if self.edges else None,
             "integer": self.is_integer,
