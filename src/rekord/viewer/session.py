@@ -42,6 +42,18 @@ _BYTES_AT_ONCE = 16 << 20
 _FIRST_RECORD_SECONDS = 2.0
 
 
+class QueryTimeout(Exception):
+    """A query that was over its limit in time, or cancelled."""
+
+    def __init__(self, *, cancelled: bool) -> None:
+        super().__init__("cancelled" if cancelled else "too slow")
+        self.cancelled = cancelled
+
+
+class TooManyQueries(Exception):
+    """More queries at once than are run."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
     """A record of a split: its number there, its file, and its number in the file."""
