@@ -293,6 +293,7 @@ function makeHistogram(facet, brush) {
     high.setAttribute("aria-valuetext", to);
     shade.setAttribute("x", String(first * step));
     shade.setAttribute("width", String((end - first) * step));
+    bars.forEach((bar, i) => bar.classList.toggle("out", i < first || i >= end));
     element.classList.toggle("is-brushed", !isWhole);
   }
 
