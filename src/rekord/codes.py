@@ -259,6 +259,7 @@ CODES: dict[str, str] = {
     "X570": "dataset was changed during the edit",
     "X571": "list contains records that do not exist",
     "X572": "record has a key that is not in the schema",
+    "X573": "saved selection is corrupt",
     # X585: encodings of text files
     "X585": "text does not have the given encoding",
     # X588 to X592: shards that are adopted

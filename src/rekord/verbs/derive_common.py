@@ -16,7 +16,7 @@ from rekord.conversion.derive import (
     derive_dataset,
     estimate_inflated_bytes,
 )
-from rekord.conversion.driver import Companions, ConversionResult
+from rekord.conversion.driver import Companions, ConversionListener, ConversionResult
 from rekord.conversion.plan import ConversionPlan
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
@@ -180,18 +180,23 @@ def read_other_companions(old: SourceDataset) -> dict[str, bytes]:
 
 
 def run_derivation(
-    wanted: Derivation, olds: Sequence[SourceDataset], *, progress: bool, shown: str | None = None
+    wanted: Derivation,
+    olds: Sequence[SourceDataset],
+    *,
+    progress: bool,
+    shown: str | None = None,
+    watch: ConversionListener | None = None,
 ) -> DerivationResult:
-    """Write the dataset, with progress on stderr if wanted. `shown` is its path for messages."""
+    """Write the dataset, with progress to `watch`, or on stderr if wanted. `shown` is its path for messages."""
     from rekord.verbs.progress import ConversionProgress
 
     with add_location(path=shown or wanted.out):
         check_disk_space(wanted)
     with suggest_salvage(olds):
-        if not progress:
-            return derive_dataset(wanted)
-        with ConversionProgress() as watch:
+        if watch is not None or not progress:
             return derive_dataset(wanted, watch)
+        with ConversionProgress() as bar:
+            return derive_dataset(wanted, bar)
 
 
 def to_conversion_result(made: DerivationResult) -> ConversionResult:

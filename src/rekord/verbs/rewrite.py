@@ -12,7 +12,7 @@ import numpy as np
 
 from rekord.arguments import check_keywords, invalid
 from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit, RecordSequence, plan_record_ranges
-from rekord.conversion.driver import Conversion, ConversionResult
+from rekord.conversion.driver import Conversion, ConversionListener, ConversionResult
 from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
@@ -187,10 +187,10 @@ class PreparedRewrite:
     conversion: Conversion | None = None
     source: RewriteSource | None = None
 
-    def run(self, *, progress: bool) -> ConversionResult:
-        """Write the dataset."""
+    def run(self, *, progress: bool, watch: ConversionListener | None = None) -> ConversionResult:
+        """Write the dataset. `watch` receives the progress of a copy instead of stderr."""
         if self.copy is not None:
-            return to_conversion_result(run_derivation(self.copy, self.olds, progress=progress))
+            return to_conversion_result(run_derivation(self.copy, self.olds, progress=progress, watch=watch))
         assert self.conversion is not None
         assert self.source is not None
         try:

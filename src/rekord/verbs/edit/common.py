@@ -22,7 +22,7 @@ from rekord.conversion.derive import (
     RecordSequence,
     reuse_shard,
 )
-from rekord.conversion.driver import REJECTS, REMARKS, remove_dataset
+from rekord.conversion.driver import REJECTS, REMARKS, ConversionListener, remove_dataset
 from rekord.dataset.external_index import TEXT_SUFFIX, external_index_name, index_folder
 from rekord.dataset.index import METADATA_FOLDER
 from rekord.dataset.manifest import (
@@ -156,6 +156,7 @@ class EditTarget:
     workers: int = 1
     fresh: bool = False
     progress: bool = False
+    watch: ConversionListener | None = None  # receives the progress instead of stderr
     storage: Storage = LOCAL
 
 
@@ -357,7 +358,7 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         work.remove_stale(work.data, plan.id)
     progress = target.progress and bool(wanted.framed_bytes)
     try:
-        derived = run_derivation(wanted, [old], progress=progress, shown=place)
+        derived = run_derivation(wanted, [old], progress=progress, shown=place, watch=target.watch)
     except UsageError:
         work.clear()  # the output exists already: no later run resumes from here
         raise

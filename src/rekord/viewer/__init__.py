@@ -1,0 +1,1 @@
+"""Records in the browser: a server on this machine and its page."""
