@@ -472,10 +472,11 @@ class FacetTable:
 
     def _read_tolerant(self, names: Sequence[str], most: int) -> None:
         total = min(len(self.split), most)
-        for first in range(0, total, _TOLERANT_ROWS):
+        step = min(_TOLERANT_ROWS, self.split.records_at_once)
+        for first in range(0, total, step):
             if self._stop.is_set():
                 return
-            raws = self.split.read(range(first, min(first + _TOLERANT_ROWS, total)))
+            raws = self.split.read(range(first, min(first + step, total)))
             payloads = [raw.payload if raw.state == "ok" else None for _, raw in raws]
             rows = decode_rows(payloads, self.side.schema, names)
             with self._changed:

@@ -50,7 +50,8 @@ def make_sheet(
     entries["class"] = -1
     entries["split"] = list(side.splits).index(chosen.split.name) & 0xFF
     work = _Sheet(side, chosen, feature, label, px, entries, pixels)
-    chunks = [range(i, min(i + _CHUNK_RECORDS, len(numbers))) for i in range(0, len(numbers), _CHUNK_RECORDS)]
+    step = min(_CHUNK_RECORDS, chosen.split.records_at_once)
+    chunks = [range(i, min(i + step, len(numbers))) for i in range(0, len(numbers), step)]
     for _ in _get_pool().map(lambda chunk: work.fill(chunk, numbers), chunks):
         pass
     head = b"RKT1" + struct.pack("<IIII", px, first, len(numbers), min(len(chosen), MAX_TILES))

@@ -269,11 +269,13 @@ class RecordFile:
             for record in records:
                 at = self.offset(record)
                 header = pread(descriptor, _core.HEADER_BYTES, at)
-                frame_bytes = parse_frame_size(header) if _core.header_agrees(header) else 0
-                most = min(frame_bytes, MAX_RECORD_BYTES + _core.FRAMING_BYTES) or HEAD_BYTES
-                wanted = HEAD_BYTES if most < frame_bytes else most
-                body = pread(descriptor, wanted - _core.HEADER_BYTES, at + _core.HEADER_BYTES)
-                found.append(self._verify(record, at, header + body))
+                length = HEAD_BYTES
+                if _is_header(header):
+                    length = parse_frame_size(header) - _core.FRAMING_BYTES
+                at_payload = at + _core.HEADER_BYTES
+                payload = pread(descriptor, HEAD_BYTES if length > MAX_RECORD_BYTES else length, at_payload)
+                trailer = pread(descriptor, _CRC_BYTES, at_payload + length)
+                found.append(self._verify(record, at, header, payload, trailer))
         return found
 
     def _read_ranges(self, records: Sequence[int]) -> list[RawRecord]:
@@ -285,12 +287,12 @@ class RecordFile:
             for begin, end in zip(begins, ends, strict=True)
         ]
         pieces = REMOTE.ranges(wanted)
-        return [self._verify(*parts) for parts in zip(records, begins, pieces, strict=True)]
+        return [self._verify_frame(*parts) for parts in zip(records, begins, pieces, strict=True)]
 
     def _read_block(self, shard: CompressedShard, record: int) -> RawRecord:
         (data, starts, _), places = shard.cut(np.array([record], np.int64))
         begin = int(starts[int(places[0])])
-        return self._verify(record, self.offset(record), bytes(data[begin:]))
+        return self._verify_frame(record, self.offset(record), bytes(data[begin:]))
 
     def _read_stream(self, records: Sequence[int]) -> list[RawRecord]:
         """Records of a compressed stream, read from its start; those that were read lately are kept."""
@@ -302,7 +304,7 @@ class RecordFile:
             if kept is not None:
                 found[record] = kept
             elif record in self.damage:
-                found[record] = self._damaged(record, self.offset(record), b"", self.damage[record])
+                found[record] = self._damaged(record, self.offset(record), b"", b"", self.damage[record])
         missing = sorted(set(records) - found.keys())
         if missing:
             wanted, last = set(missing), missing[-1]
@@ -327,33 +329,32 @@ class RecordFile:
         place = record - stretch.first_record
         begin = stretch.extents.offset(place)
         frame = bytes(stretch.buffer[begin : begin + stretch.extents.length(place) + _core.FRAMING_BYTES])
-        raw = self._verify(record, stretch.offset(place), frame)
+        raw = self._verify_frame(record, stretch.offset(place), frame)
         self._cache.put((record,), raw, len(frame))
         return raw
 
-    def _verify(self, record: int, at: int, frame: bytes) -> RawRecord:
+    def _verify_frame(self, record: int, at: int, frame: bytes) -> RawRecord:
         """A record from its frame, or the beginning of a long frame."""
-        if record in self.damage:
-            return self._damaged(record, at, frame, self.damage[record])
         header = frame[: _core.HEADER_BYTES]
-        if len(header) < _core.HEADER_BYTES or not _core.header_agrees(header):
-            return self._diagnose(record, at, frame)
+        end = parse_frame_size(header) if _is_header(header) else len(frame)
+        payload = frame[_core.HEADER_BYTES : end - _CRC_BYTES]
+        return self._verify(record, at, header, payload, frame[end - _CRC_BYTES : end])
+
+    def _verify(self, record: int, at: int, header: bytes, payload: bytes, trailer: bytes) -> RawRecord:
+        if record in self.damage:
+            return self._damaged(record, at, header, payload, self.damage[record])
+        state: RecordState = "ok"
+        if not _is_header(header):
+            return self._diagnose(record, at, header, payload)
         frame_bytes = parse_frame_size(header)
-        payload = frame[_core.HEADER_BYTES : frame_bytes - _CRC_BYTES]
         if frame_bytes - _core.FRAMING_BYTES > MAX_RECORD_BYTES:
-            return RawRecord(
-                path=self.path,
-                record=record,
-                offset=at,
-                frame_bytes=frame_bytes,
-                header=header,
-                payload=payload[:HEAD_BYTES],
-                trailer=b"",
-                state="too_large",
-            )
-        trailer = frame[frame_bytes - _CRC_BYTES : frame_bytes]
-        if len(frame) < frame_bytes or _core.masked_crc32c(payload) != int.from_bytes(trailer, "little"):
-            return self._diagnose(record, at, frame)
+            payload, trailer, state = payload[:HEAD_BYTES], b"", "too_large"
+        elif (
+            len(payload) + _core.FRAMING_BYTES < frame_bytes
+            or len(trailer) < _CRC_BYTES
+            or _core.masked_crc32c(payload) != int.from_bytes(trailer, "little")
+        ):
+            return self._diagnose(record, at, header, payload)
         return RawRecord(
             path=self.path,
             record=record,
@@ -362,27 +363,26 @@ class RecordFile:
             header=header,
             payload=payload,
             trailer=trailer,
+            state=state,
         )
 
-    def _diagnose(self, record: int, at: int, frame: bytes) -> RawRecord:
+    def _diagnose(self, record: int, at: int, header: bytes, payload: bytes) -> RawRecord:
         if self._stamp is None or self.compression != "none":
             failure = error("F102", location=Location(path=self.path, record=record, offset=at))
         else:
             failure = diagnose_frame(self.path, record, at, self._stamp)
         if len(self.damage) < _MAX_DAMAGE:
             self.damage[record] = failure
-        return self._damaged(record, at, frame, failure)
+        return self._damaged(record, at, header, payload, failure)
 
-    def _damaged(self, record: int, at: int, frame: bytes, failure: RekordError) -> RawRecord:
-        header = frame[: _core.HEADER_BYTES]
-        known = len(header) == _core.HEADER_BYTES and _core.header_agrees(header)
+    def _damaged(self, record: int, at: int, header: bytes, payload: bytes, failure: RekordError) -> RawRecord:
         return RawRecord(
             path=self.path,
             record=record,
             offset=at,
-            frame_bytes=parse_frame_size(header) if known else 0,
+            frame_bytes=parse_frame_size(header) if _is_header(header) else 0,
             header=header,
-            payload=frame[_core.HEADER_BYTES :][:HEAD_BYTES],
+            payload=payload[:HEAD_BYTES],
             trailer=b"",
             state="damaged",
             error=failure,
@@ -397,3 +397,7 @@ class RecordFile:
             found=f"a {self.compression} stream that can only be read from its start",
             do="rekord rewrite PATH OUT --compression none",
         )
+
+
+def _is_header(header: bytes) -> bool:
+    return len(header) == _core.HEADER_BYTES and bool(_core.header_agrees(header))

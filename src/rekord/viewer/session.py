@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
@@ -27,15 +27,18 @@ from rekord.report.style import get_base_name
 from rekord.schema import Payload, Schema
 from rekord.storage.local import PathLike
 from rekord.storage.router import get_path_kind, is_remote
+from rekord.viewer.columns import ColumnInfo, decode_row, list_columns
 from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord, RecordFile
 
 Opened: TypeAlias = "PathLike | Sequence[PathLike] | Dataset | Split"
 
 _log = get_logger(__name__)
 
+_SAMPLED_RECORDS = 8
 _QUICK_RECORDS, _QUICK_BYTES = 100, 4 << 20
 _MAX_INFER_RECORDS, _MAX_INFER_BYTES = 10_000, 64 << 20  # as `rk.open` infers
 _READ_AHEAD = 64
+_BYTES_AT_ONCE = 16 << 20
 _FIRST_RECORD_SECONDS = 2.0
 
 
@@ -84,6 +87,12 @@ class SplitRecords:
         return any(file.longest_bytes > MAX_RECORD_BYTES for file in self.files)
 
     @property
+    def records_at_once(self) -> int:
+        """How many records may be in memory together."""
+        longest_bytes = max([file.longest_bytes for file in self.files], default=0)
+        return max(1, _BYTES_AT_ONCE // max(longest_bytes, 1))
+
+    @property
     def state(self) -> str:
         """The state of all its files in one word."""
         states = [file.state for file in self.files]
@@ -126,6 +135,11 @@ class SplitRecords:
             before += len(file)
         return None
 
+    def iter_records(self, numbers: Sequence[int]) -> Iterator[tuple[int, RawRecord]]:
+        """Some records, with the number of each; only a few of them are in memory together."""
+        for first in range(0, len(numbers), self.records_at_once):
+            yield from self.read(numbers[first : first + self.records_at_once])
+
     def read(self, numbers: Sequence[int]) -> list[tuple[int, RawRecord]]:
         """Some records, with the number of each."""
         places = [self.locate(number) for number in numbers]
@@ -148,7 +162,7 @@ class SplitRecords:
                     return
                 time.sleep(0.005)
                 continue
-            for _, raw in self.read(range(done, known)):
+            for _, raw in self.iter_records(range(done, known)):
                 if raw.state == "ok":
                     taken_bytes += raw.payload_bytes
                     yield raw.payload
@@ -199,6 +213,7 @@ class Side:
         self._schema = self.dataset.schema if self.dataset is not None and self._is_declared else None
         self.schema_pending = self._schema is None
         self._schema_known = Event()
+        self._columns: tuple[Schema, list[ColumnInfo]] | None = None
         self._stop = Event()
         if self._schema is not None:
             self._schema_known.set()
@@ -256,6 +271,27 @@ class Side:
         """The schema; at first, that of the first records."""
         self._schema_known.wait(_FIRST_RECORD_SECONDS)
         return self._schema if self._schema is not None else Schema({})
+
+    @property
+    def columns(self) -> list[ColumnInfo]:
+        """The columns; what bytes are is told by the first record."""
+        schema = self.schema
+        known = self._columns
+        if known is not None and known[0] is schema:
+            return known[1]
+        sample = self._read_sample(schema)
+        found = list_columns(schema, sample)
+        if sample is not None:
+            self._columns = schema, found
+        return found
+
+    def _read_sample(self, schema: Schema) -> Mapping[str, Any] | None:
+        for split in self.splits.values():
+            with suppress(RekordError, Pending):
+                for payload in split.iter_payloads(_SAMPLED_RECORDS, _QUICK_BYTES, self._stop.is_set):
+                    with suppress(RekordError):
+                        return decode_row(payload, schema)
+        return None
 
     @property
     def files(self) -> list[RecordFile]:

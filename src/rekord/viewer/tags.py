@@ -58,12 +58,13 @@ class Curation:
             out=out or None,
         )
 
-    def run(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Start an edit; it writes a new dataset."""
+    def run(self, body: Mapping[str, Any], *, seconds: float) -> dict[str, Any]:
+        """Run an edit, which writes a new dataset; returns when it is done, or after some seconds."""
         if self._run is not None and self._run.status()["state"] == "running":
             raise error("U651", "an edit is running", expected="one edit at a time", found="another one")
         self._run = EditRun(self.plan(body)).start()
-        return self._run.status()
+        self._run.wait(seconds)
+        return {**self._run.status(), "records": len(self._run.plan.records)}
 
     def status(self) -> dict[str, Any]:
         """How far the edit is."""
