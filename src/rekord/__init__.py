@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from rekord.verbs.rewrite import rewrite
     from rekord.verbs.split import folds, split
     from rekord.verbs.write import write
+    from rekord.viewer.run import Viewer, view
 
 __version__ = _VERSION
 
@@ -107,6 +108,7 @@ __all__ = [
     "Timestamp",
     "TrainedModel",
     "UsageError",
+    "Viewer",
     "WireError",
     "Writer",
     "adopt",
@@ -137,6 +139,7 @@ __all__ = [
     "stats",
     "train",
     "transforms",
+    "view",
     "write",
 ]
 
@@ -174,6 +177,7 @@ _MODULES = {
     "rekord.verbs.rewrite": "rewrite",
     "rekord.verbs.split": "folds split",
     "rekord.verbs.write": "write",
+    "rekord.viewer.run": "Viewer view",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

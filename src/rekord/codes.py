@@ -252,6 +252,7 @@ CODES: dict[str, str] = {
     "X562": "classes of records contradict each other",
     # X565 to X569: datasets derived from others
     "X565": "no records to write",
+    "X566": "file of predictions cannot be read",
     # X575 to X577: training
     "X575": "checkpoint is corrupt",
     "X576": "loss is not finite",
@@ -289,6 +290,7 @@ CODES: dict[str, str] = {
     "U677": "training backend cannot be used",
     "U680": "invalid query",
     "U682": "query failed",
+    "U684": "viewer cannot listen on a port",
     "U691": "transform cannot be applied",
     "U692": "configuration file cannot be used",
     # H7xx: findings about data that can be read

@@ -70,7 +70,9 @@ class ColumnInfo:
 
 def list_columns(schema: Schema, sample: Mapping[str, Any] | None = None) -> list[ColumnInfo]:
     """The columns of a schema; `sample` is a row that shows what bytes are."""
-    found = [ColumnInfo(name, feature, choose_view(name, feature, sample)) for name, feature in schema.context.items()]
+    found = [
+        ColumnInfo(name, feature, choose_view(name, feature, sample)) for name, feature in schema.context.items()
+    ]
     if schema.is_sequence:
         steps = schema.steps.items()
         found += [ColumnInfo(name, feature, choose_view(name, feature, sample), True) for name, feature in steps]

@@ -27,9 +27,7 @@ STATUSES = ("changed", "left", "right", "same")
 _CHANGED, _LEFT, _RIGHT, _SAME = range(4)
 _MAX_DIFFERENCES = 100
 _LIKELY_KEYS = ("source_id", "id", "key", "filename", "file_name", "name", "path", "index")
-_ROWS = np.dtype(
-    [("low", "<u8"), ("high", "<u8"), ("content", "<u8"), ("split", "<i4"), ("number", "<i8")]
-)
+_ROWS = np.dtype([("low", "<u8"), ("high", "<u8"), ("content", "<u8"), ("split", "<i4"), ("number", "<i8")])
 
 
 @dataclass
@@ -157,7 +155,9 @@ class KeyComparison:
             while not split.is_complete and not self._stop.wait(0.02):
                 pass
             if split.has_oversized:
-                raise error("U682", "records of more than 64 MiB are not compared in the viewer", do="rekord diff A B")
+                raise error(
+                    "U682", "records of more than 64 MiB are not compared in the viewer", do="rekord diff A B"
+                )
             before = 0
             for file in split.files:
                 for item in scan_file(file.path, Report()):

@@ -151,7 +151,9 @@ def describe_record(raw: RawRecord, number: int, split: str, schema: Schema) -> 
     if schema.is_sequence and row:
         document["steps"] = [_describe_steps(one, row[one.name]) for one in columns if one.is_step][:MAX_FEATURES]
     document["missing"] = [one.name for one in columns if row and row.get(one.name) is None][:MAX_FEATURES]
-    declared = {key for one in columns if not one.is_step for key in one.feature.record_keys(one.name)} if row else set()
+    declared = (
+        {key for one in columns if not one.is_step for key in one.feature.record_keys(one.name)} if row else set()
+    )
     declared_steps = {key for one in columns if one.is_step for key in one.feature.record_keys(one.name)}
     others = [(key, value) for key, value in sorted(stored[0].items()) if key not in declared]
     document["undeclared"] = [_describe_undeclared(key, value) for key, value in others[:MAX_FEATURES]]

@@ -240,9 +240,7 @@ def build_facet(values: _Values) -> Facet | None:
         codes: npt.NDArray[Any] = np.searchsorted(np.array(edges), whole, side="right") - 1
         codes = np.where(whole == edges[-1], bins - 1, codes)
         codes = np.where(np.isnan(whole), bins, np.where((codes < 0) | (codes >= bins), bins + 1, codes))
-    return _with_totals(
-        column, "number", whole, codes.astype(np.uint8), edges=edges, is_integer=values.is_integer
-    )
+    return _with_totals(column, "number", whole, codes.astype(np.uint8), edges=edges, is_integer=values.is_integer)
 
 
 def _build_class_facet(column: ColumnInfo, whole: npt.NDArray[Any], finite: npt.NDArray[Any]) -> Facet:

@@ -36,7 +36,8 @@ _MAX_PNG_SIDE = 48  # an image this small is shown enlarged, where the artefacts
 _QUALITY = 82
 _MASK_MAGIC = b"RKM1"
 _TURNS: dict[int, tuple[int, bool]] = {
-    1: (0, False), 2: (0, True), 3: (2, False), 4: (2, True), 5: (1, True), 6: (3, False), 7: (3, True), 8: (1, False),
+    1: (0, False), 2: (0, True), 3: (2, False), 4: (2, True),
+    5: (1, True), 6: (3, False), 7: (3, True), 8: (1, False),
 }  # fmt: skip
 """By EXIF orientation: quarter turns counter-clockwise, after the image was mirrored from left to right or not."""
 

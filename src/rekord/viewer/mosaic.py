@@ -1,8 +1,8 @@
 """Sheets of tiny tiles: the centres of many images in one answer, with the class of each record.
 
-    "RKT1" | px | first | count | total                      uint32 each, little-endian
-    count × ( record uint32 | class int32 | split uint8 | state uint8 | 0 0 )
-    count × px × px × 3 bytes of RGB
+"RKT1" | px | first | count | total                      uint32 each, little-endian
+count × ( record uint32 | class int32 | split uint8 | state uint8 | 0 0 )
+count × px × px × 3 bytes of RGB
 """
 
 from __future__ import annotations

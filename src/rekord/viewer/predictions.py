@@ -167,4 +167,3 @@ def _file_error(path: str, expected: str, found: str) -> RekordError:
         found=found,
         do="rekord train PATH      (writes predictions.arrow next to the model)",
     )
-

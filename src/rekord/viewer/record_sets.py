@@ -64,7 +64,9 @@ class RecordSetQuery:
         except (msgspec.MsgspecError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise error("U605", "`filter` is not a JSON object", expected='{"label": {"in": [3]}}', found=self.filter[:60])
+            raise error(
+                "U605", "`filter` is not a JSON object", expected='{"label": {"in": [3]}}', found=self.filter[:60]
+            )
         return found
 
 
@@ -182,5 +184,3 @@ def _to_integer(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise error("U605", f"`{name}` cannot be {text[:60]!r}", expected="an integer ≥ 0", found=text[:60])
     return int(text)
-
-

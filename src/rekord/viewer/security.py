@@ -196,7 +196,9 @@ def _limit_body(receive: Receive) -> Receive:
 async def send_json(send: Send, status: int, what: str) -> None:
     """A refusal, in the form of all errors."""
     empty: dict[str, None] = dict.fromkeys(("expected", "found", "likely", "do"))
-    document: dict[str, Any] = {"error": {"error": "AccessError", "code": None, "what": what, "location": {}, **empty}}
+    document: dict[str, Any] = {
+        "error": {"error": "AccessError", "code": None, "what": what, "location": {}, **empty}
+    }
     body = json.dumps(document).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -103,7 +103,9 @@ class Parameters:
         """A text of bounded length."""
         found = self._given.get(name, default)
         if len(found) > most:
-            raise error("U605", f"`{name}` is too long", expected=f"at most {most:,} characters", found=str(len(found)))
+            raise error(
+                "U605", f"`{name}` is too long", expected=f"at most {most:,} characters", found=str(len(found))
+            )
         return found
 
     def integer(self, name: str, default: int | None = None, *, least: int = 0, most: int = _MAX_NUMBER) -> int:
@@ -123,8 +125,14 @@ class Parameters:
     @property
     def record_set(self) -> RecordSetQuery:
         """The parameters that choose records."""
-        names = ("filter", "sql", "finding", "cell", "tag")
-        return RecordSetQuery(*(self.text(name) for name in names), self.text("order", "file"))
+        return RecordSetQuery(
+            filter=self.text("filter"),
+            sql=self.text("sql"),
+            finding=self.text("finding"),
+            cell=self.text("cell"),
+            tag=self.text("tag"),
+            order=self.text("order", "file"),
+        )
 
 
 class Api:
@@ -209,9 +217,7 @@ class Api:
         is_indexing = any(side.is_busy for side in self.session.sides)
         if not is_indexing:
             check.start_if_small()
-        facets = [
-            part.status() for part in list(self.session._parts.values()) if isinstance(part, FacetTable)
-        ]
+        facets = [part.status() for part in list(self.session._parts.values()) if isinstance(part, FacetTable)]
         busy = is_indexing or check.state == "running" or not all(one["complete"] for one in facets)
         return json_response(
             {
@@ -411,7 +417,9 @@ class Api:
         """The result of a query."""
         sql, limit = body.get("query"), body.get("limit", 1000)
         if not isinstance(sql, str) or not sql.strip():
-            raise error("U680", expected="a query", found="nothing", do="select label, count(*) from records group by 1")
+            raise error(
+                "U680", expected="a query", found="nothing", do="select label, count(*) from records group by 1"
+            )
         if not isinstance(limit, int) or isinstance(limit, bool):
             raise error("U605", "`limit` is not a number", expected="an integer", found=repr(limit)[:60])
         side = self._side_of(body)
@@ -473,7 +481,9 @@ class Api:
     def _predictions(self) -> Predictions:
         path = find_predictions(self.session)
         if path is None:
-            raise error("U606", "there are no predictions", expected="a file predictions.arrow", do="rekord train PATH")
+            raise error(
+                "U606", "there are no predictions", expected="a file predictions.arrow", do="rekord train PATH"
+            )
         made: Predictions = self.session.part("predictions", lambda: Predictions(path, self.session))
         return made
 
@@ -584,9 +594,7 @@ class Api:
             headers["content-encoding"] = "gzip"
         return Response(body, headers=headers)
 
-    def _stored(
-        self, request: Request, sniff: Callable[[bytes], str | None], types: Mapping[str, str]
-    ) -> Response:
+    def _stored(self, request: Request, sniff: Callable[[bytes], str | None], types: Mapping[str, str]) -> Response:
         given, side, split = self._place(request)
         with self._reading(split):
             data = self._value_bytes(given, side, split)
