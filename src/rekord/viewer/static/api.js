@@ -3,58 +3,7 @@
 
 import { state } from "./state.js";
 
-/** @typedef {{error: string, code: string | null, what: string, location?: Record<string, any>, expected?: string, found?: string, likely?: string, do?: string}} ServerError */
-/**
- * @typedef {object} Column
- * @property {string} name
- * @property {string} type
- * @property {string} summary
- * @property {"image"|"mask"|"boxes"|"class"|"number"|"text"|"tensor"|"bytes"|"audio"|"video"|"list"} view
- * @property {string[] | null} classes
- * @property {string[] | null} colours
- * @property {number | null} ignore
- * @property {boolean} facet
- */
-/** @typedef {{name: string, files: number, bytes: number}} SplitFacts */
-/**
- * @typedef {object} Side
- * @property {number} index
- * @property {string} name
- * @property {string} path
- * @property {ServerError | null} error
- * @property {Column[]} columns
- * @property {Column[]} steps
- * @property {SplitFacts[]} splits
- * @property {{image: string, masks: string[], boxes: string[]}[]} overlays
- * @property {string | null} label
- */
-/**
- * @typedef {object} Session
- * @property {string} version
- * @property {boolean} edit
- * @property {boolean} sql
- * @property {string} [stamp]
- * @property {boolean} [schema_pending]
- * @property {boolean} predictions
- * @property {{record_bytes: number, pixels: number, tiles: number, page: number, findings: number}} limits
- * @property {Side[]} sides
- */
-/**
- * @typedef {object} SplitStatus
- * @property {string} name
- * @property {number} records
- * @property {boolean} complete
- * @property {string} state
- * @property {number} read_bytes
- * @property {number} bytes
- * @property {number} damaged
- * @property {string | null} note
- * @property {ServerError | null} error
- */
-/** @typedef {{busy: boolean, sides: {schema_pending: boolean, splits: SplitStatus[]}[], check: {state: string, files: number, of: number, findings: number, errors: number, warnings: number}}} Status */
-
 export class ApiError extends Error {
-  /** @param {number} status @param {ServerError} told */
   constructor(status, told) {
     super(told.what);
     this.status = status;
@@ -85,8 +34,6 @@ export function onStatus(listener, until) {
   statusListeners.push(listener);
   until?.addEventListener("abort", () => statusListeners.splice(statusListeners.indexOf(listener), 1));
 }
-
-/** @typedef {Record<string, string | number | boolean | null | undefined>} Query */
 
 /** @param {string} path @param {Query} [query] */
 export function address(path, query = {}) {
@@ -147,7 +94,7 @@ export async function getBytes(path, query, signal) {
   return (await request(mediaAddress(path, query), { signal })).arrayBuffer();
 }
 
-/** The class ids of a mask. @param {Query} query @param {AbortSignal} [signal] @returns {Promise<import("./masks.js").MaskData>} */
+/** The class ids of a mask. @param {Query} query @param {AbortSignal} [signal] @returns {Promise<MaskData>} */
 export async function getMask(query, signal) {
   const data = await getBytes("mask", query, signal);
   const head = new DataView(data);

@@ -37,9 +37,8 @@ export function mountCompare(host, until) {
     }
   }
 
-  /** @param {any} answer */
   function draw(answer) {
-    const keys = h("select", { onchange: () => go({ more: { ...state().more, key: keys.value, first: "0", pair: "0" } }) }, (answer.keys ?? []).map((/** @type {string} */ name) => h("option", { value: name }, printable(name, 60))));
+    const keys = h("select", { onchange: () => go({ more: { ...state().more, key: keys.value, first: "0", pair: "0" } }) }, (answer.keys ?? []).map((name) => h("option", { value: name }, printable(name, 60))));
     keys.value = key ?? answer.key?.[0] ?? "";
     const tabs = KINDS.map(([kind, text]) => {
       const times = kind === "all" ? Object.values(answer.counts).reduce((sum, one) => sum + Number(one), 0) : answer.counts[kind];
@@ -47,7 +46,7 @@ export function mountCompare(host, until) {
     });
     const chosen = Math.min(Number(pair) || 0, Math.max(answer.pairs.length - 1, 0));
     const twins = h("div", {});
-    const list = h("ul", { class: "pair-list" }, answer.pairs.map((/** @type {any} */ one, /** @type {number} */ i) => h("li", {}, h("a", { href: link({ more: { ...state().more, pair: String(i) } }), "aria-current": i === chosen ? "true" : null }, h("bdi", {}, printable(one.key, 80)), " ", h("span", { class: `pill ${one.status === "same" ? "" : "alert"}` }, { left: "only in A", right: "only in B" }[/** @type {string} */ (one.status)] ?? one.status), one.features?.length ? h("span", { class: "soft small" }, ` ${printable(one.features.join(", "), 80)}`) : null))));
+    const list = h("ul", { class: "pair-list" }, answer.pairs.map((one, i) => h("li", {}, h("a", { href: link({ more: { ...state().more, pair: String(i) } }), "aria-current": i === chosen ? "true" : null }, h("bdi", {}, printable(one.key, 80)), " ", h("span", { class: `pill ${one.status === "same" ? "" : "alert"}` }, { left: "only in A", right: "only in B" }[/** @type {string} */ (one.status)] ?? one.status), one.features?.length ? h("span", { class: "soft small" }, ` ${printable(one.features.join(", "), 80)}`) : null))));
     show(
       body,
       h("div", { class: "compare-tools" }, answer.keys?.length ? h("label", {}, "Key ", keys) : null, h("nav", { class: "subtabs", "aria-label": "Kinds of differences" }, tabs), h("span", { class: "soft" }, `${count(answer.counts.same ?? 0)} the same`)),

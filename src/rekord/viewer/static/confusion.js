@@ -19,7 +19,7 @@ export function mountConfusion(host, until) {
 /** @param {{classes: string[], splits: string[], matrix: number[][], records: number}} answer */
 function draw({ classes, splits, matrix, records }) {
   const right = matrix.reduce((sum, row, i) => sum + row[i], 0);
-  const name = (/** @type {number} */ i) => printable(classes[i], 40);
+  const name = (i) => printable(classes[i], 40);
   const cells = matrix.map((row, truth) => {
     const all = row.reduce((sum, one) => sum + one, 0);
     return h("tr", {}, h("th", { scope: "row" }, h("bdi", {}, name(truth))), row.map((times, prediction) => {

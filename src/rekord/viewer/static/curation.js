@@ -52,12 +52,12 @@ export function openDialog(title, ...children) {
   return dialog;
 }
 
-/** @param {import("./selection.js").RecordKey[]} records */
+/** @param {RecordKey[]} records */
 function openTags(records) {
   const input = h("input", { type: "text", required: true, maxlength: 100, autocomplete: "off", list: "known-tags", id: "tag-name" });
   const known = h("datalist", { id: "known-tags" });
   const existing = h("div", {});
-  const send = async (/** @type {boolean} */ remove) => {
+  const send = async (remove) => {
     try {
       await post("tags", { tag: input.value, records, remove, side: sideIndex() });
       notify(`${plural(records.length, "record")} ${remove ? "no longer tagged" : "tagged"} ${printable(input.value, 60)}.`);
@@ -66,7 +66,7 @@ function openTags(records) {
       show(existing, errorPanel(error));
     }
   };
-  const form = h("form", { onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), void send(false)) }, h("p", {}, h("label", { for: "tag-name" }, "Tag "), input, known), h("p", { class: "soft small" }, "Tags are kept in your cache folder; the data does not change."), h("p", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Add tag"), h("button", { type: "button", onclick: () => input.reportValidity() && void send(true) }, "Remove tag")));
+  const form = h("form", { onsubmit: (event) => (event.preventDefault(), void send(false)) }, h("p", {}, h("label", { for: "tag-name" }, "Tag "), input, known), h("p", { class: "soft small" }, "Tags are kept in your cache folder; the data does not change."), h("p", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Add tag"), h("button", { type: "button", onclick: () => input.reportValidity() && void send(true) }, "Remove tag")));
   const dialog = openDialog(`Tag ${plural(records.length, "record")}`, form, existing);
   get("tags", { side: sideIndex() || null })
     .then(({ tags }) => {
@@ -78,7 +78,7 @@ function openTags(records) {
   input.focus();
 }
 
-/** @param {"delete" | "relabel"} action @param {import("./selection.js").RecordKey[]} records */
+/** @param {"delete" | "relabel"} action @param {RecordKey[]} records */
 function openCuration(action, records) {
   const classes = side().columns.filter((one) => one.view === "class");
   const canEdit = getSession().edit;
@@ -106,7 +106,6 @@ function openCuration(action, records) {
     }
   }
 
-  /** @param {string} title @param {string} text @param {string} kind @param {string} [file] */
   function block(title, text, kind, file) {
     const save = file && h("a", { class: "small-button", download: file.split("/").pop(), href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) }, "Save");
     return h("section", { class: "code-block" }, h("header", {}, h("h3", {}, title), copyButton(text, `Copy ${kind}`), save || null), h("pre", { "data-kind": kind, tabindex: "0", "aria-label": title }, text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text));
@@ -124,7 +123,7 @@ function openCuration(action, records) {
 
   const form = h(
     "form",
-    { onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), canEdit ? void execute() : void preview()), oninput: () => void preview() },
+    { onsubmit: (event) => (event.preventDefault(), canEdit ? void execute() : void preview()), oninput: () => void preview() },
     action === "relabel" ? h("p", { class: "fields" }, h("label", { for: "curate-column" }, "Column"), column, h("label", { for: "curate-label" }, "New class"), label, names) : null,
     h("p", { class: "fields" }, h("label", { for: "curate-out" }, "Write to"), out),
     h("p", { class: "soft small" }, "The result is a new dataset; the one that is open does not change."),

@@ -1,9 +1,6 @@
 // @ts-check
 // Elements of the page. Text from records only ever becomes a text node or an attribute that holds no code.
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
-/** @typedef {Record<string, any>} Props */
-
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "disabled", "indeterminate", "hidden", "tabIndex", "open"]);
 

@@ -6,24 +6,6 @@ import { count, h, number, onceAFrame, plural, printable, show, svg } from "./do
 import { go, state } from "./state.js";
 import { announce } from "./status.js";
 
-/**
- * @typedef {object} Facet
- * @property {string} column
- * @property {string} type
- * @property {string[]} names
- * @property {(number | string)[]} codes
- * @property {string[] | null} colours
- * @property {number[]} edges
- * @property {boolean} integer
- * @property {number[]} counts
- * @property {number[]} selected
- * @property {number} missing
- * @property {number} other
- */
-/** @typedef {{complete: boolean, records: number, of: number | null, selected: number, sql: string | null, facets: Facet[], error: any}} Facets */
-/** @typedef {{active: string, bins: number, cubes: Record<string, {bins: number, cumulative: number[]}>, totals: number[]}} Cube */
-/** @typedef {{element: HTMLElement, draw: (selected: number[]) => void}} Chart */
-
 const MOST_CLASSES = 12;
 
 /** The panel of facets. @param {HTMLElement} host @param {AbortSignal} until */
@@ -67,12 +49,10 @@ export function mountFacets(host, until) {
     }
   }
 
-  /** @param {Facets} facets */
   function shape(facets) {
     return facets.facets.map(({ column, counts, codes, edges }) => [column, counts, codes, edges, state().filters.find((one) => one.feature === column)]);
   }
 
-  /** @param {number} selected */
   function tell(selected) {
     if (!shown) return;
     const all = shown.records;
@@ -144,9 +124,7 @@ export function mountFacets(host, until) {
   return { reload: load };
 }
 
-/** @typedef {{prepare: (column: string) => Promise<void>, move: (column: string, first: number, end: number) => void, commit: (column: string, range: [number, number] | null) => void}} Brush */
-
-/** @param {string} column @param {import("./state.js").Filter | null} filter @param {boolean} [replace] */
+/** @param {string} column @param {Filter | null} filter @param {boolean} [replace] */
 export function setFilter(column, filter, replace = false) {
   const others = state().filters.filter((one) => one.feature !== column);
   go({ filters: filter ? [...others, filter] : others, at: 0 }, { replace });
@@ -169,7 +147,6 @@ function makeBars(facet, until) {
   /** @type {Map<number, {bar: HTMLElement, value: HTMLElement, button: HTMLElement}>} */
   const parts = new Map();
 
-  /** @param {number} i */
   function makeBar(i) {
     const code = String(facet.codes[i]);
     const bar = h("i", { class: "fill" });
@@ -188,7 +165,6 @@ function makeBars(facet, until) {
     return h("li", {}, button);
   }
 
-  /** @param {string} code @param {string} name */
   function toggle(code, name) {
     const isOn = !chosen.delete(code);
     if (isOn) chosen.add(code);
@@ -196,7 +172,6 @@ function makeBars(facet, until) {
     setFilter(facet.column, chosen.size ? { feature: facet.column, values: [...chosen] } : null);
   }
 
-  /** @param {number[]} selected */
   function draw(selected) {
     for (const [i, { bar, value }] of parts) {
       bar.style.width = `${(100 * (selected[i] ?? 0)) / most}%`;
@@ -206,7 +181,7 @@ function makeBars(facet, until) {
 
   /** @type {number[]} */
   let last = facet.selected;
-  const isVisible = (/** @type {number} */ i, /** @type {number} */ rank) => rank < MOST_CLASSES || chosen.has(String(facet.codes[i]));
+  const isVisible = (i, rank) => rank < MOST_CLASSES || chosen.has(String(facet.codes[i]));
   const rest = order.filter((i, rank) => !isVisible(i, rank));
   show(list, order.filter(isVisible).map(makeBar));
   const more = h(
@@ -269,7 +244,6 @@ function makeHistogram(facet, brush) {
   const low = makeSlider("from", first);
   const high = makeSlider("to", end);
 
-  /** @param {string} name @param {number} at */
   function makeSlider(name, at) {
     const slider = h("input", { type: "range", min: 0, max: bins, step: 1, "aria-label": `${column} ${name}` });
     slider.value = String(at);
@@ -293,6 +267,7 @@ function makeHistogram(facet, brush) {
     high.setAttribute("aria-valuetext", to);
     shade.setAttribute("x", String(first * step));
     shade.setAttribute("width", String((end - first) * step));
+    bars.forEach((bar, i) => bar.classList.toggle("out", i < first || i >= end));
     element.classList.toggle("is-brushed", !isWhole);
   }
 
@@ -306,7 +281,6 @@ function makeHistogram(facet, brush) {
     brush.commit(column, isWhole ? null : [edges[first], edges[end]]);
   }
 
-  /** @param {number[]} selected */
   function draw(selected) {
     bars.forEach((bar, i) => {
       const tall = (HEIGHT * (selected[i] ?? 0)) / most;
@@ -318,7 +292,7 @@ function makeHistogram(facet, brush) {
   /** @type {number | null} */
   let origin = null;
   const area = h("div", { class: "brush" }, chart);
-  const binAt = (/** @type {PointerEvent} */ event) => {
+  const binAt = (event) => {
     const box = area.getBoundingClientRect();
     return Math.max(0, Math.min(((event.clientX - box.left) / box.width) * bins, bins));
   };

@@ -10,8 +10,6 @@ import { go, link, state } from "./state.js";
 const PAGE = 50;
 const FIRST_LINKS = 12;
 
-/** @typedef {[string, number]} RecordKey */
-
 /** @param {HTMLElement} host @param {AbortSignal} until */
 export function mountFindings(host, until) {
   const progress = h("p", { role: "status", class: "soft" });
@@ -40,11 +38,10 @@ export function mountFindings(host, until) {
     }
   }
 
-  /** @param {number} first */
   async function load(first) {
     try {
       const answer = await get("findings", { first, count: PAGE, side: sideIndex() || null }, until);
-      const turn = (/** @type {number} */ to) => go({ more: { ...state().more, first: String(to) } });
+      const turn = (to) => go({ more: { ...state().more, first: String(to) } });
       if (answer.total === 0) {
         show(body, answer.state === "done" ? emptyState("No findings", h("p", {}, "Every frame is intact, and every record matches the schema.")) : null);
         return;
@@ -67,13 +64,12 @@ export function mountFindings(host, until) {
 function renderFinding(finding) {
   const all = /** @type {RecordKey[]} */ (finding.records ?? []);
   const links = h("p", { class: "record-links" });
-  /** @param {RecordKey[]} keys */
   const append = (keys) => links.append(...keys.flatMap(([split, record]) => [recordLink(split, record, null, finding.side), " "]));
   append(all.slice(0, FIRST_LINKS));
   if (all.length > FIRST_LINKS) {
     const rest = all.slice(FIRST_LINKS);
     links.append(
-      h("button", { type: "button", class: "link", onclick: (/** @type {Event} */ event) => {
+      h("button", { type: "button", class: "link", onclick: (event) => {
         /** @type {Element} */ (event.target).remove();
         append(rest);
         if (finding.more) links.append(h("span", { class: "soft" }, `and ${count(finding.more)} more`));
@@ -98,7 +94,7 @@ export function mountPairs(host, until) {
   const kind = state().more.kind === "leak" ? "leak" : "duplicate";
   const first = Number(state().more.first ?? 0) || 0;
   const body = h("div", {});
-  const tab = (/** @type {string} */ name, /** @type {string} */ text) => h("a", { href: link({ more: name === "leak" ? { kind: name } : {} }), "aria-current": kind === name ? "true" : null }, text);
+  const tab = (name, text) => h("a", { href: link({ more: name === "leak" ? { kind: name } : {} }), "aria-current": kind === name ? "true" : null }, text);
   show(host, h("h2", { tabindex: "-1", class: "view-title" }, "Duplicates"), h("nav", { class: "subtabs", "aria-label": "Kinds of duplicates" }, tab("duplicate", "Within a split"), tab("leak", "Leaks between splits")), body);
 
   async function load() {
@@ -110,7 +106,7 @@ export function mountPairs(host, until) {
         return;
       }
       const chosen = Math.min(Number(state().more.pair ?? 0) || 0, answer.pairs.length - 1);
-      const list = h("ul", { class: "pair-list" }, answer.pairs.map((/** @type {any} */ pair, /** @type {number} */ i) => h("li", {}, h("a", { href: link({ more: { ...state().more, pair: String(i) } }), "aria-current": i === chosen ? "true" : null }, `${pair.a[0]} ${count(pair.a[1])} = ${pair.b[0]} ${count(pair.b[1])}`))));
+      const list = h("ul", { class: "pair-list" }, answer.pairs.map((pair, i) => h("li", {}, h("a", { href: link({ more: { ...state().more, pair: String(i) } }), "aria-current": i === chosen ? "true" : null }, `${pair.a[0]} ${count(pair.a[1])} = ${pair.b[0]} ${count(pair.b[1])}`))));
       const twin = h("div", {});
       show(body, h("p", { class: "soft" }, plural(answer.total, "pair")), h("div", { class: "pair-columns" }, h("div", {}, list, pager(first, PAGE, answer.total, (to) => go({ more: { ...state().more, first: String(to) } }))), twin));
       const pair = answer.pairs[chosen];
@@ -150,10 +146,10 @@ export async function mountTwins(host, twins, until, differing) {
       const title = h("h3", {}, recordLink(split, record, `${split} ${count(record)}`, twin.side));
       try {
         const answer = await get("record", query, until);
-        const image = answer.features.find((/** @type {any} */ one) => one.view === "image" && one.value?.image?.state === "ok");
+        const image = answer.features.find((one) => one.view === "image" && one.value?.image?.state === "ok");
         const facts = image?.value.image;
         const stage = image && new Stage({ src: mediaAddress("image", { ...query, feature: image.name }), alt: `${printable(image.name, 60)} of ${split} ${record}`, width: facts.width, height: facts.height, orientation: facts.orientation, zoom, until });
-        const rows = answer.features.slice(0, 40).map((/** @type {any} */ one) => h("tr", { class: differs.has(one.name) ? "differs" : null }, h("th", { scope: "row" }, printable(one.name, 60)), h("td", {}, h("bdi", {}, printable(one.value?.name ?? one.value?.text ?? one.error?.what ?? "", 100)), differs.has(one.name) ? h("span", { class: "pill alert" }, "differs") : null)));
+        const rows = answer.features.slice(0, 40).map((one) => h("tr", { class: differs.has(one.name) ? "differs" : null }, h("th", { scope: "row" }, printable(one.name, 60)), h("td", {}, h("bdi", {}, printable(one.value?.name ?? one.value?.text ?? one.error?.what ?? "", 100)), differs.has(one.name) ? h("span", { class: "pill alert" }, "differs") : null)));
         return h("div", { class: "twin" }, title, h("p", { class: "soft small file" }, printable(answer.file ?? "")), stage?.element ?? null, h("table", { class: "small-table" }, h("caption", { class: "hidden-visually" }, `Features of ${split} ${record}`), h("tbody", {}, rows)));
       } catch (error) {
         return h("div", { class: "twin" }, title, errorPanel(error));

@@ -14,10 +14,6 @@ import { makeBoxes } from "./stage.js";
 import { go, link, recordState, state } from "./state.js";
 import { announce } from "./status.js";
 
-/** @typedef {import("./rows.js").Row} Row */
-/** @typedef {import("./rows.js").Cell} Cell */
-/** @typedef {import("./api.js").Column} Column */
-
 const CAPTION = 46;
 const ROW = 40;
 const SETTLE_MS = 60; // a tile that is scrolled past is not requested
@@ -26,7 +22,7 @@ const SETTLE_MS = 60; // a tile that is scrolled past is not requested
 export function imageColumn() {
   const columns = side().columns;
   const wanted = state().more.image;
-  const isShown = (/** @type {Column} */ one) => ["image", "mask", "tensor", "video"].includes(one.view);
+  const isShown = (one) => ["image", "mask", "tensor", "video"].includes(one.view);
   return (
     columns.find((one) => one.name === wanted && isShown(one)) ??
     columns.find((one) => one.name === side().overlays[0]?.image) ??
@@ -92,7 +88,6 @@ export function mountRecords(host, until, kind) {
   });
 
   let wanting = 0;
-  /** @param {number} start @param {number} end */
   function want(start, end) {
     clearTimeout(wanting);
     wanting = setTimeout(() => rows.want(start, Math.max(end, start + 1)), rows.isLoaded ? SETTLE_MS : 0);
@@ -104,7 +99,6 @@ export function mountRecords(host, until, kind) {
   }
 
   let remembering = 0;
-  /** @param {number} first */
   function rememberPlace(first) {
     clearTimeout(remembering);
     remembering = setTimeout(() => !until.aborted && go({ at: first }, { replace: true, quiet: true }), 250);
@@ -132,7 +126,6 @@ export function mountRecords(host, until, kind) {
   }
 
   const loaders = new Map();
-  /** @param {number} index */
   function renderTile(index) {
     const row = rows.at(index);
     const column = imageColumn();
@@ -160,7 +153,6 @@ export function mountRecords(host, until, kind) {
     );
   }
 
-  /** @param {HTMLElement} shot @param {Row} row @param {Column} column @param {Cell} picture */
   function fillShot(shot, row, column, picture) {
     const query = { side: sideIndex() || null, split: row.split, record: row.record };
     const px = devicePixelRatio > 1 ? 384 : 256;
@@ -191,7 +183,7 @@ export function mountRecords(host, until, kind) {
       loaders.set(key, loading);
       if (loaders.size > 400) loaders.delete(loaders.keys().next().value);
       loading
-        .then((/** @type {import("./masks.js").MaskData} */ data) => drawMask(canvas, uprightMask(data, facts.orientation), { ignore: mask?.ignore ?? null, patterns: prefer().patterns }))
+        .then((data) => drawMask(canvas, uprightMask(data, facts.orientation), { ignore: mask?.ignore ?? null, patterns: prefer().patterns }))
         .catch(() => {
           loaders.delete(key);
           canvas.remove();
@@ -200,12 +192,10 @@ export function mountRecords(host, until, kind) {
   }
 
   // What a record is when no image shows it: its first values.
-  /** @param {Row} row */
   function preview(row) {
     return row.cells.slice(0, 3).map((cell, i) => `${rows.columns[i]}: ${cell.missing ? "missing" : printable(cell.text, 40)}`).join("\n");
   }
 
-  /** @param {Row} row */
   function describe(row) {
     const label = side().label;
     const cell = label ? rows.cell(row, label) : null;
@@ -220,7 +210,6 @@ export function mountRecords(host, until, kind) {
     table.setAttribute("aria-rowcount", rows.complete ? String(rows.total + 1) : "-1");
   }
 
-  /** @param {string} name */
   function makeHead(name) {
     const column = findColumn(name);
     if (!column?.facet || column.view === "image") return h("span", { role: "columnheader" }, h("bdi", { title: column?.summary }, printable(name, 60)));
@@ -230,7 +219,6 @@ export function mountRecords(host, until, kind) {
     return h("span", { role: "columnheader", "aria-sort": direction }, h("button", { type: "button", class: "head", onclick: () => go({ sort: next, at: 0 }) }, h("bdi", { title: column.summary }, printable(name, 60)), h("i", { "aria-hidden": "true" }, direction === "ascending" ? " ↑" : direction === "descending" ? " ↓" : "")));
   }
 
-  /** @param {number} index */
   function renderRow(index) {
     const row = rows.at(index);
     if (!row) return h("div", { role: "row", class: "table-row pending" }, h("span", { role: "cell" }, "…"));
@@ -245,7 +233,6 @@ export function mountRecords(host, until, kind) {
     );
   }
 
-  /** @param {Row} row @param {string} name @param {Cell} cell */
   function renderCell(row, name, cell) {
     if (cell.missing) return ["missing"];
     const column = findColumn(name);
@@ -276,7 +263,6 @@ export function mountRecords(host, until, kind) {
     anchor.focus({ preventScroll: true });
   }
 
-  /** @param {number} index */
   function moveTo(index) {
     active = Math.max(0, Math.min(index, rows.total - 1));
     scroller.reveal(active);
@@ -325,7 +311,6 @@ export function mountRecords(host, until, kind) {
     focus: focusActive,
     /** The record that has the focus. */
     current: () => rows.at(active) ?? null,
-    /** @param {number} index */
     jump(index) {
       moveTo(index);
       announce(`Record ${index}`);

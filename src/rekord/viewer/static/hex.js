@@ -8,13 +8,12 @@ import { errorPanel } from "./parts.js";
 const PAGE = 1024;
 const WIDTH = 16;
 
-/** @param {HTMLElement} host @param {import("./api.js").Query} query @param {AbortSignal} until */
+/** @param {HTMLElement} host @param {Query} query @param {AbortSignal} until */
 export function mountHex(host, query, until) {
   const body = h("div", {});
   const load = () => body.childElementCount || void page(0);
   show(host, h("details", { ontoggle: load }, h("summary", {}, h("h3", {}, "Bytes of the frame")), body));
 
-  /** @param {number} first */
   async function page(first) {
     try {
       const answer = await get("hex", { ...query, first, count: PAGE }, until);
@@ -24,7 +23,6 @@ export function mountHex(host, query, until) {
     }
   }
 
-  /** @param {{offset: number, frame_bytes: number, first: number, hex: string, parts: {name: string, first: number, bytes: number, ok: boolean | null}[]}} answer */
   function draw({ offset, frame_bytes, first, hex, parts }) {
     const lines = [];
     for (let at = 0; at < hex.length / 2; at += WIDTH) {

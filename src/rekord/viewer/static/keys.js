@@ -8,8 +8,6 @@ import { select } from "./selection.js";
 import { go, state } from "./state.js";
 import { announce } from "./status.js";
 
-/** @typedef {{focus: () => void, current: () => {split: string, record: number} | null, jump: (index: number) => void, total: () => number | null, step?: (direction: 1 | -1) => void}} View */
-
 const HELP = [
   ["← → ↑ ↓", "move between records, or pixels of an image"],
   ["Enter", "open the record"],
@@ -40,7 +38,6 @@ export function mountKeys(view, focusQuery, views) {
     if (act(event.key)) event.preventDefault();
   });
 
-  /** @param {string} key */
   function act(key) {
     const now = view();
     switch (key) {
@@ -73,13 +70,11 @@ export function mountKeys(view, focusQuery, views) {
     }
   }
 
-  /** @param {"masks" | "boxes"} name */
   function toggle(name) {
     setPreference(name, !prefer()[name]);
     announce(`${name} ${prefer()[name] ? "shown" : "hidden"}`);
   }
 
-  /** @param {number} by */
   function fade(by) {
     const opacity = Math.round(10 * Math.max(0, Math.min(prefer().opacity + by, 1))) / 10;
     setPreference("opacity", opacity);
@@ -103,7 +98,7 @@ export function openJump(view) {
   if (!view) return;
   const total = view.total();
   const input = h("input", { type: "number", min: 0, max: total ? total - 1 : null, id: "jump-to", required: true, inputmode: "numeric" });
-  const form = h("form", { onsubmit: (/** @type {Event} */ event) => {
+  const form = h("form", { onsubmit: (event) => {
     event.preventDefault();
     dialog.close();
     view.jump(Number(input.value));

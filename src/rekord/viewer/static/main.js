@@ -18,9 +18,6 @@ import { mountRecord, overlayTools } from "./record.js";
 import { go, link, onState, state } from "./state.js";
 import { announce, mountStatus } from "./status.js";
 
-/** @typedef {import("./keys.js").View} View */
-/** @typedef {(host: HTMLElement, until: AbortSignal) => View | null} Mount */
-
 /** @type {[string, string, Mount][]} */
 const VIEWS = [
   ["gallery", "Gallery", (host, until) => mountRecords(host, until, "gallery")],
@@ -66,7 +63,7 @@ function drawHead() {
   const session = getSession();
   const shown = side();
   const status = splitStatus();
-  const switchTo = (/** @type {Record<string, string>} */ more, /** @type {string | null} */ split) => go({ split, more, record: null, at: 0, filters: [], where: "", view: state().view === "record" ? "gallery" : state().view });
+  const switchTo = (more, split) => go({ split, more, record: null, at: 0, filters: [], where: "", view: state().view === "record" ? "gallery" : state().view });
   const sides = h("select", { "aria-label": "Dataset", onchange: () => switchTo(sides.value === "0" ? {} : { side: sides.value }, null) }, session.sides.map((one, i) => h("option", { value: i }, `${"AB"[i]}: ${printable(one.name, 60)}`)));
   sides.value = String(sideIndex());
   const splits = h("select", { "aria-label": "Split", onchange: () => switchTo(sideIndex() ? { side: String(sideIndex()) } : {}, splits.value) }, shown.splits.map((one) => h("option", { value: one.name }, printable(one.name, 60))));
@@ -83,7 +80,7 @@ function drawHead() {
   );
 }
 
-/** @param {import("./api.js").SplitStatus | null} status */
+/** @param {SplitStatus | null} status */
 function stateOf(status) {
   if (!status) return [];
   const parts = [h("b", {}, count(status.records)), ` ${status.records === 1 ? "record" : "records"}`];
@@ -107,7 +104,7 @@ function keep() {
 function drawTabs() {
   const session = getSession();
   const now = viewName();
-  const isThere = (/** @type {string} */ name) => (name !== "compare" || session.sides.length > 1) && (name !== "predictions" || session.predictions) && (!["gallery", "mosaic"].includes(name) || imageColumn() !== null);
+  const isThere = (name) => (name !== "compare" || session.sides.length > 1) && (name !== "predictions" || session.predictions) && (!["gallery", "mosaic"].includes(name) || imageColumn() !== null);
   show(tabs, VIEWS.filter(([name]) => isThere(name)).map(([name, text]) => {
     const keepsSet = WITH_FACETS.includes(name);
     const more = keepsSet ? { ...keep(), ...Object.fromEntries(Object.entries(state().more).filter(([key]) => ["finding", "cell", "tag"].includes(key))) } : keep();
@@ -134,7 +131,7 @@ function drawBar() {
   show(
     bar,
     filterButton,
-    getSession().sql ? h("form", { class: "query-form", role: "search", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), go({ where: queryBox.value.trim(), at: 0 })) }, queryBox) : null,
+    getSession().sql ? h("form", { class: "query-form", role: "search", onsubmit: (event) => (event.preventDefault(), go({ where: queryBox.value.trim(), at: 0 })) }, queryBox) : null,
     special ? h("a", { class: "chip", href: link({ more: without, at: 0 }), "aria-label": `${printable(special, 80)}: show all` }, printable(special, 80), h("span", { "aria-hidden": "true" }, " ×")) : null,
     state().filters.map((filter) => h("a", { class: "chip", href: link({ filters: state().filters.filter((one) => one !== filter), at: 0 }), "aria-label": `Filter on ${printable(filter.feature, 60)}: remove` }, printable(filter.feature, 40), h("span", { "aria-hidden": "true" }, " ×"))),
     isNarrowed() ? h("button", { type: "button", class: "link", onclick: () => void selectAll() }, "Select all") : null,
@@ -191,7 +188,7 @@ function title() {
   document.title = `${text} – ${printable(side().name, 60)} – rekord`;
 }
 
-/** @param {import("./state.js").State} now */
+/** @param {State} now */
 function keyOfView(now) {
   // Where the page is scrolled to is no reason to draw it again.
   return JSON.stringify({ ...now, at: 0 });

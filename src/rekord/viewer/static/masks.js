@@ -1,9 +1,6 @@
 // @ts-check
 // Class ids as colours: drawn on a canvas through a lookup table. The ids stay in memory; none is read from a canvas.
 
-/** @typedef {Uint8Array | Uint16Array | Int32Array} Ids */
-/** @typedef {{ids: Ids, width: number, height: number}} MaskData */
-
 // The colours of the reports (codec/preview.py); class 0 is usually the background and stays clear.
 const COLOURS = [
   [230, 57, 70], [42, 157, 143], [244, 162, 97], [69, 123, 157], [233, 196, 106],
@@ -60,7 +57,6 @@ export function drawMask(canvas, { ids, width, height }, { ignore = null, hidden
   const table = new Uint32Array(256);
   const faint = new Uint32Array(256);
   const isWide = !(ids instanceof Uint8Array);
-  /** @param {number} id */
   const isClear = (id) => id <= 0 || hidden.has(id);
   for (let id = 1; id < 256; id += 1) {
     if (isClear(id)) continue;

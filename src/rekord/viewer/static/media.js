@@ -5,9 +5,6 @@ import { ApiError, get, mediaAddress } from "./api.js";
 import { count, h, number, printable, show } from "./dom.js";
 import { errorPanel, makeTable } from "./parts.js";
 
-/** @typedef {import("./api.js").Query} Query */
-/** @typedef {{name: string, value: any, shape: number[] | null}} Feature */
-
 /** A player and the waveform, which seeks. @param {HTMLElement} host @param {Query} query @param {Feature} feature @param {AbortSignal} until */
 export function mountAudio(host, query, feature, until) {
   const facts = feature.value.audio;
@@ -89,7 +86,6 @@ export function mountTensor(host, query, feature, until) {
   const tools = h("div", { class: "sliders", hidden: true }, slider, text);
   host.append(h("figure", { class: "panel tensor" }, h("figcaption", {}, h("bdi", {}, printable(feature.name)), ` ${facts.dtype} [${facts.shape.join(", ")}]`), tools, body));
 
-  /** @param {number} slice */
   async function load(slice) {
     try {
       const answer = await get("tensor", { ...query, slice, rows: 48, columns: 64 }, until);

@@ -16,9 +16,6 @@ const PARALLEL = 2;
 const HEADER = 20;
 const STATES = ["", "no image", "damaged", "too large", "not indexed yet"];
 
-/** @typedef {{px: number, first: number, count: number, view: DataView, pixels: Uint8Array}} Batch */
-/** @typedef {{top: number, label: string | null, code: number, tiles: number[]}} Line */
-
 // Many tiles are small, so that all of them fit into memory: 77 MB at most.
 /** @param {number} tiles */
 function tileSize(tiles) {
@@ -70,17 +67,11 @@ export function mountMosaic(host, until) {
     announce(sorted.value ? `Sorted by ${sorted.value}` : "In file order");
   }
 
-  /** @param {number} tile */
   const batchOf = (tile) => batches[Math.floor(tile / BATCH)];
-  /** @param {number} tile */
   const entry = (tile) => HEADER + 12 * (tile - batchOf(tile).first);
-  /** @param {number} tile */
   const recordOf = (tile) => batchOf(tile).view.getUint32(entry(tile), true);
-  /** @param {number} tile */
   const codeOf = (tile) => batchOf(tile).view.getInt32(entry(tile) + 4, true);
-  /** @param {number} tile */
   const splitOf = (tile) => side().splits[batchOf(tile).view.getUint8(entry(tile) + 8)]?.name ?? "";
-  /** @param {number} tile */
   const stateOf = (tile) => batchOf(tile).view.getUint8(entry(tile) + 9);
 
   function restart() {
@@ -111,7 +102,6 @@ export function mountMosaic(host, until) {
     }
   }
 
-  /** @param {number} first @param {AbortSignal} signal */
   async function fetchBatch(first, signal) {
     try {
       const both = AbortSignal.any([signal, until]);
@@ -166,7 +156,6 @@ export function mountMosaic(host, until) {
     draw();
   });
 
-  /** @param {number[]} tiles */
   function groupByClass(tiles) {
     /** @type {Map<number, number[]>} */
     const groups = new Map();
@@ -179,7 +168,6 @@ export function mountMosaic(host, until) {
     return [...groups].sort((a, b) => a[0] - b[0]).map(([code, members]) => ({ code, tiles: members }));
   }
 
-  /** @param {number} code */
   function className(code) {
     if (code < 0) return "no class";
     return printable((label && findColumn(label)?.classes?.[code]) || `class ${code}`, 60);
@@ -219,7 +207,6 @@ export function mountMosaic(host, until) {
     }
   });
 
-  /** @param {Uint32Array} target @param {number} width @param {number} height @param {number} tile @param {number} left @param {number} top */
   function paint(target, width, height, tile, left, top) {
     const batch = batchOf(tile);
     const from = (tile - batch.first) * px * px * 3;
@@ -233,7 +220,6 @@ export function mountMosaic(host, until) {
     }
   }
 
-  /** @param {number | undefined} tile */
   function find(tile) {
     if (tile === undefined) return null;
     for (const line of lines) {
@@ -243,7 +229,6 @@ export function mountMosaic(host, until) {
     return null;
   }
 
-  /** @param {{clientX: number, clientY: number}} point */
   function tileAt({ clientX, clientY }) {
     const box = canvas.getBoundingClientRect();
     const [x, y] = [clientX - box.left, clientY - box.top + scroller.scrollTop];
@@ -251,14 +236,12 @@ export function mountMosaic(host, until) {
     return line?.tiles[Math.floor(x / px)];
   }
 
-  /** @param {number | undefined} tile */
   function tell(tile) {
     if (tile === undefined) return show(words);
     const fault = STATES[stateOf(tile)];
     show(words, `Record ${count(recordOf(tile))}`, label ? `, ${className(codeOf(tile))}` : null, fault ? `, ${fault}` : null);
   }
 
-  /** @param {number | undefined} tile */
   function open(tile) {
     if (tile !== undefined) go({ ...recordState(splitOf(tile), recordOf(tile)), more: sideIndex() ? { side: String(sideIndex()) } : {} });
   }
@@ -304,7 +287,6 @@ export function mountMosaic(host, until) {
   return {
     focus: () => canvas.focus(),
     current: () => (places[cursor] === undefined ? null : { split: splitOf(places[cursor]), record: recordOf(places[cursor]) }),
-    /** @param {number} index */
     jump(index) {
       cursor = Math.max(0, Math.min(index, places.length - 1));
       scroller.scrollTop = find(places[cursor])?.y ?? 0;

@@ -1,8 +1,6 @@
 // @ts-check
 // EXIF orientation: browsers show an image upright; boxes and masks count the pixels as they are stored.
 
-/** @typedef {import("./masks.js").MaskData} MaskData */
-
 // Of the orientations 1 to 8: are the axes swapped, and is then x or y of the upright image mirrored?
 const TURNS = [
   [0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0], [1, 1, 0], [1, 1, 1], [1, 0, 1],

@@ -6,8 +6,6 @@ import { count, h, plural, printable } from "./dom.js";
 import { link, recordState } from "./state.js";
 import { notify } from "./status.js";
 
-/** @typedef {import("./api.js").ServerError} ServerError */
-
 /** The link to a record. @param {string} split @param {number} record @param {string | null} [text] @param {number} [side] */
 export function recordLink(split, record, text = null, side = undefined) {
   const more = side ? { side: String(side) } : /** @type {Record<string, string>} */ ({});

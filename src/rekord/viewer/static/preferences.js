@@ -1,8 +1,6 @@
 // @ts-check
 // What a reader prefers, kept in the browser: theme, overlays, opacity, patterns, and whether single keys are shortcuts.
 
-/** @typedef {{theme: "auto" | "light" | "dark", masks: boolean, boxes: boolean, opacity: number, patterns: boolean, keys: boolean, tile: number}} Preferences */
-
 /** @type {Preferences} */
 const DEFAULTS = {
   theme: "auto",

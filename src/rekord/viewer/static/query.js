@@ -14,7 +14,7 @@ export function mountQuery(host, until) {
   area.value = state().more.query ?? "";
   const cancel = h("button", { type: "button", hidden: true, onclick: () => void post("cancel", { id: running }) }, "Cancel");
   let running = "";
-  const form = h("form", { onsubmit: (/** @type {Event} */ event) => {
+  const form = h("form", { onsubmit: (event) => {
     event.preventDefault();
     go({ more: { ...state().more, query: area.value } }, { quiet: true });
     void run();
@@ -31,9 +31,9 @@ export function mountQuery(host, until) {
     show(body, h("p", { class: "soft", role: "status" }, "Running…"));
     try {
       const answer = await post("sql", { query: area.value, side: sideIndex(), split: splitName(), limit: 1000, id: running }, until);
-      const cell = (/** @type {any} */ value) => (value === null ? h("span", { class: "soft" }, "null") : typeof value === "number" ? number(value) : typeof value === "object" ? printable("hex" in value ? `${value.bytes} bytes ${value.hex}` : JSON.stringify(value), 200) : h("bdi", {}, printable(value, 200)));
-      const heads = answer.columns.map((/** @type {any} */ one) => h("span", { title: one.type }, printable(one.name, 60)));
-      const rows = answer.rows.map((/** @type {any[]} */ row, /** @type {number} */ i) => [...(answer.records ? [recordLink(answer.records[i][0], answer.records[i][1], null, sideIndex())] : []), ...row.map(cell)]);
+      const cell = (value) => (value === null ? h("span", { class: "soft" }, "null") : typeof value === "number" ? number(value) : typeof value === "object" ? printable("hex" in value ? `${value.bytes} bytes ${value.hex}` : JSON.stringify(value), 200) : h("bdi", {}, printable(value, 200)));
+      const heads = answer.columns.map((one) => h("span", { title: one.type }, printable(one.name, 60)));
+      const rows = answer.rows.map((row, i) => [...(answer.records ? [recordLink(answer.records[i][0], answer.records[i][1], null, sideIndex())] : []), ...row.map(cell)]);
       const text = `${plural(answer.rows.length, "row")}${answer.more ? " (more exist)" : ""}, ${answer.seconds.toFixed(2)} s`;
       announce(text);
       show(body, h("p", { class: "soft" }, text), h("div", { class: "scroll-x panel", tabindex: "0", role: "region", "aria-label": "Result" }, makeTable("Result", [...(answer.records ? ["record"] : []), ...heads], rows)));

@@ -14,8 +14,6 @@ import { Stage } from "./stage.js";
 import { go, link, recordState, state } from "./state.js";
 import { announce } from "./status.js";
 
-/** @typedef {import("./api.js").Column & {stored: string | null, count: number, bytes: number, shape: number[] | null, dtype: string | null, value: any, error: import("./api.js").ServerError | null}} Feature */
-
 /** @param {HTMLElement} host @param {AbortSignal} until */
 export function mountRecord(host, until) {
   const record = state().record ?? 0;
@@ -32,7 +30,6 @@ export function mountRecord(host, until) {
     })
     .catch((error) => until.aborted || show(host, navigation(null), errorPanel(error, `Record ${record} cannot be shown`)));
 
-  /** @param {any} answer */
   function navigation(answer) {
     const previous = answer?.previous ?? null;
     const next = answer?.next ?? null;
@@ -52,12 +49,10 @@ export function mountRecord(host, until) {
     );
   }
 
-  /** @param {string} text @param {number | null} to */
   function step(text, to) {
     return to === null ? h("span", { class: "button disabled", "aria-disabled": "true" }, text) : h("a", { class: "button", href: link({ ...state(), record: to }) }, text);
   }
 
-  /** @param {any} answer */
   function draw(answer) {
     /** @type {Feature[]} */
     const features = [...answer.features, ...(answer.undeclared ?? [])];
@@ -75,14 +70,12 @@ export function mountRecord(host, until) {
     announce(`Record ${count(record)} of ${split}`);
   }
 
-  /** @param {any} answer */
   function findingsOf(answer) {
     if (!answer.findings?.length) return null;
-    const links = answer.findings.slice(0, 10).map((/** @type {number} */ one) => h("a", { href: link({ view: "findings", record: null, more: { open: String(one) } }) }, `finding ${one}`));
-    return h("p", { class: "record-findings" }, h("span", { class: "pill alert" }, plural(answer.findings.length, "finding")), " ", ...links.flatMap((/** @type {Node} */ one) => [one, " "]));
+    const links = answer.findings.slice(0, 10).map((one) => h("a", { href: link({ view: "findings", record: null, more: { open: String(one) } }) }, `finding ${one}`));
+    return h("p", { class: "record-findings" }, h("span", { class: "pill alert" }, plural(answer.findings.length, "finding")), " ", ...links.flatMap((one) => [one, " "]));
   }
 
-  /** @param {HTMLElement} media @param {any} answer @param {Feature[]} features */
   function drawMedia(media, answer, features) {
     const overlay = side().overlays;
     const shownMasks = new Set(overlay.flatMap((one) => one.masks));
@@ -145,7 +138,6 @@ export function mountRecord(host, until) {
     media.hidden = media.childElementCount === 0;
   }
 
-  /** @param {import("./stage.js").Reading | null} reading */
   function readingText(reading) {
     if (!reading) return ["Point at a pixel."];
     const where = `x ${reading.x}, y ${reading.y}`;
@@ -154,7 +146,6 @@ export function mountRecord(host, until) {
       : reading.ids.flatMap(({ feature, id, name }) => [h("b", { class: "reading-class" }, name === null ? `class ${id}` : printable(name, 60)), ` ${where} `, h("span", { class: "soft" }, "id "), h("span", { class: "reading-id" }, String(id)), reading.ids.length > 1 ? ` (${printable(feature, 40)}) ` : ""]);
   }
 
-  /** @param {HTMLElement} legend @param {Stage} stage */
   function drawLegend(legend, stage) {
     show(
       legend,
@@ -163,7 +154,7 @@ export function mountRecord(host, until) {
         return countIds(data).slice(0, 60).map(([id, pixels]) => {
           const name = id === ignore ? "ignored" : (names?.[id] ?? `class ${id}`);
           const share = `${((100 * pixels) / total).toFixed(1)} %`;
-          return h("li", {}, h("button", { type: "button", class: "legend-button", "aria-pressed": String(!stage.hiddenIds.has(id)), "aria-label": `${printable(name, 60)}, id ${id}, ${share}${prefer().patterns ? `, ${patternName(id)}` : ""}: show`, onclick: (/** @type {Event} */ event) => {
+          return h("li", {}, h("button", { type: "button", class: "legend-button", "aria-pressed": String(!stage.hiddenIds.has(id)), "aria-label": `${printable(name, 60)}, id ${id}, ${share}${prefer().patterns ? `, ${patternName(id)}` : ""}: show`, onclick: (event) => {
             stage.toggleId(id);
             /** @type {HTMLElement} */ (event.currentTarget).setAttribute("aria-pressed", String(!stage.hiddenIds.has(id)));
           } }, makeSwatch(id, prefer().patterns, ignore), h("bdi", {}, printable(name, 40)), h("span", { class: "soft" }, ` ${id} · ${share}`)));
@@ -172,7 +163,6 @@ export function mountRecord(host, until) {
     );
   }
 
-  /** @param {Feature[]} features @param {any} answer */
   function featureTable(features, answer) {
     const rows = features.map((feature) => [
       h("bdi", { title: feature.summary ?? "" }, printable(feature.name, 120)),
@@ -181,13 +171,12 @@ export function mountRecord(host, until) {
       h("span", { class: "n" }, bytes(feature.bytes)),
       valueOf(feature),
     ]);
-    const missing = (answer.missing ?? []).map((/** @type {string} */ name) => [printable(name, 120), h("span", { class: "soft" }, "missing"), "", "", ""]);
+    const missing = (answer.missing ?? []).map((name) => [printable(name, 120), h("span", { class: "soft" }, "missing"), "", "", ""]);
     const table = makeTable("Features", ["feature", "kind", "dtype and shape", "bytes", "value"], [...rows, ...missing], "features");
     const more = answer.more_features ? h("p", { class: "soft small" }, `${count(answer.more_features)} more features are not shown.`) : null;
     return h("section", { class: "panel" }, h("h3", {}, "Features"), h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Features" }, table), more);
   }
 
-  /** @param {Feature} feature */
   function valueOf(feature) {
     if (feature.error) return h("span", { class: "alert" }, `${feature.error.code ?? ""} ${printable(feature.error.what, 120)}`);
     const value = feature.value ?? {};
@@ -203,21 +192,19 @@ export function mountRecord(host, until) {
       return h("details", {}, h("summary", {}, h("code", {}, `${text}, …`)), h("pre", { tabindex: "0" }, value.values.join(", "), feature.count > value.values.length ? `, … (${count(feature.count)} values)` : ""));
     }
     if (value.boxes?.boxes) {
-      return h("details", {}, h("summary", {}, plural(value.boxes.count ?? value.boxes.boxes.length, "box").replace("boxs", "boxes")), makeTable("Boxes", ["class", "ymin", "xmin", "ymax", "xmax"], value.boxes.boxes.map((/** @type {number[]} */ box, /** @type {number} */ i) => [printable(value.boxes.names?.[i] ?? value.boxes.labels?.[i] ?? i, 60), ...box.map((side) => number(Number(side)))]), "small-table"));
+      return h("details", {}, h("summary", {}, plural(value.boxes.count ?? value.boxes.boxes.length, "box").replace("boxs", "boxes")), makeTable("Boxes", ["class", "ymin", "xmin", "ymax", "xmax"], value.boxes.boxes.map((box, i) => [printable(value.boxes.names?.[i] ?? value.boxes.labels?.[i] ?? i, 60), ...box.map((side) => number(Number(side)))]), "small-table"));
     }
     return h("bdi", {}, printable(value.text ?? "", 160));
   }
 
-  /** @param {Feature[]} features @param {any} answer */
   function extra(features, answer) {
     if (!answer.steps) return [];
-    const longest = Math.max(...answer.steps.map((/** @type {any} */ one) => one.values.length), 0);
-    const rows = Array.from({ length: Math.min(longest, 500) }, (_, i) => [String(i), ...answer.steps.map((/** @type {any} */ one) => (one.values[i] ? stepValue(one, one.values[i], i) : h("span", { class: "soft" }, "–")))]);
-    const heads = ["step", ...answer.steps.map((/** @type {any} */ one) => h("bdi", {}, `${printable(one.name, 60)} (${count(one.count)})`))];
+    const longest = Math.max(...answer.steps.map((one) => one.values.length), 0);
+    const rows = Array.from({ length: Math.min(longest, 500) }, (_, i) => [String(i), ...answer.steps.map((one) => (one.values[i] ? stepValue(one, one.values[i], i) : h("span", { class: "soft" }, "–")))]);
+    const heads = ["step", ...answer.steps.map((one) => h("bdi", {}, `${printable(one.name, 60)} (${count(one.count)})`))];
     return [h("section", { class: "panel" }, h("h3", {}, "Steps"), h("div", { class: "scroll-x tall", tabindex: "0", role: "region", "aria-label": "Steps" }, makeTable("Steps", heads, rows, "steps")))];
   }
 
-  /** @param {any} list @param {any} value @param {number} step */
   function stepValue(list, value, step) {
     if (value.image?.state === "ok") {
       return h("img", { class: "step-image", loading: "lazy", alt: `${printable(list.name, 40)}, step ${step}`, src: mediaAddress("thumb", { ...query, feature: list.name, step, px: 96 }) });
@@ -228,10 +215,8 @@ export function mountRecord(host, until) {
   return {
     focus: () => /** @type {HTMLElement | null} */ (host.querySelector(".stage, .record-title"))?.focus(),
     current: () => ({ split, record }),
-    /** @param {number} index */
     jump: (index) => go({ ...recordState(split, index), more: state().more }),
     total: () => null,
-    /** @param {1 | -1} direction */
     step(direction) {
       const to = direction > 0 ? shown?.next : shown?.previous;
       if (to !== null && to !== undefined) go({ ...state(), record: to });
@@ -243,8 +228,7 @@ export function mountRecord(host, until) {
 export function overlayTools(hasMask, hasBoxes, until) {
   const element = h("div", { class: "overlay-tools", role: "group", "aria-label": "Overlays" });
   function draw() {
-    /** @param {"masks" | "boxes" | "patterns"} name @param {string} text */
-    const toggle = (name, text) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: prefer()[name], onchange: (/** @type {Event} */ event) => setPreference(name, /** @type {HTMLInputElement} */ (event.target).checked) }), text);
+    const toggle = (name, text) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: prefer()[name], onchange: (event) => setPreference(name, /** @type {HTMLInputElement} */ (event.target).checked) }), text);
     const opacity = h("input", { type: "range", min: 0, max: 1, step: 0.05, "aria-label": "Opacity of masks", oninput: () => setPreference("opacity", Number(opacity.value)) });
     opacity.value = String(prefer().opacity);
     show(element, hasMask ? toggle("masks", "Masks") : null, hasMask ? opacity : null, hasMask ? toggle("patterns", "Patterns") : null, hasBoxes ? toggle("boxes", "Boxes") : null);

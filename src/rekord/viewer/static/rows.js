@@ -3,10 +3,6 @@
 
 import { get, recordSet } from "./api.js";
 
-/** @typedef {{format: string, width: number, height: number, orientation: number, state: string}} ImageFacts */
-/** @typedef {{text: string, image?: ImageFacts, code?: number, value?: number | string, count?: number, missing?: boolean, boxes?: number[][], labels?: number[], names?: string[]}} Cell */
-/** @typedef {{record: number, split: string, file: string, file_record: number, offset: number, bytes: number, state: string, error: import("./api.js").ServerError | null, findings: number[], cells: Cell[]}} Row */
-
 const PAGE = 60;
 
 export class Rows {
@@ -30,7 +26,6 @@ export class Rows {
     this.loading = new Map();
   }
 
-  /** @param {number} index */
   at(index) {
     return this.rows.get(index);
   }
@@ -47,7 +42,6 @@ export class Rows {
     }
   }
 
-  /** @param {number} page */
   async load(page) {
     const controller = new AbortController();
     const stop = () => controller.abort();
@@ -57,7 +51,7 @@ export class Rows {
       const answer = await get("rows", { ...this.query, first: page * PAGE, count: PAGE }, controller.signal);
       this.columns = answer.columns;
       this.moreColumns = answer.more_columns;
-      answer.rows.forEach((/** @type {Row} */ row, /** @type {number} */ i) => this.rows.set(answer.first + i, row));
+      answer.rows.forEach((row, i) => this.rows.set(answer.first + i, row));
       const isNew = !this.isLoaded || answer.total !== this.total || answer.complete !== this.complete;
       this.isLoaded = true;
       this.total = answer.total;
@@ -81,7 +75,6 @@ export class Rows {
     this.listeners.onTotal();
   }
 
-  /** @param {Row} row @param {string} column @returns {Cell | null} */
   cell(row, column) {
     return row.cells[this.columns.indexOf(column)] ?? null;
   }

@@ -9,16 +9,7 @@ import { onceAFrame } from "./dom.js";
 const MAX_HEIGHT = 12_000_000;
 const OVERSCAN_ROWS = 2;
 
-/**
- * @typedef {object} ScrollerOptions
- * @property {HTMLElement} host the element that scrolls
- * @property {HTMLElement} list holds the items; a grid
- * @property {(index: number) => HTMLElement} render
- * @property {(start: number, end: number) => void} [onRange]
- */
-
 export class Scroller {
-  /** @param {ScrollerOptions} options */
   constructor({ host, list, render, onRange }) {
     this.host = host;
     this.list = list;
@@ -42,7 +33,6 @@ export class Scroller {
     host.addEventListener("scroll", () => this.scrolled(), { passive: true });
   }
 
-  /** @param {number} total @param {number} rowHeight @param {number} columns */
   resize(total, rowHeight, columns) {
     const first = this.firstVisible();
     const moved = columns !== this.columns || rowHeight !== this.rowHeight;
@@ -97,7 +87,6 @@ export class Scroller {
     return Math.ceil(this.total / this.columns) * this.rowHeight;
   }
 
-  /** @param {number} position */
   moveTo(position) {
     this.position = Math.max(Math.min(position, this.fullHeight() - this.host.clientHeight), 0);
     this.alignBar();
@@ -145,7 +134,7 @@ export class Scroller {
     // In the order of the list, for screen readers; an item that stays is not touched, so that it keeps the focus.
     let next = this.list.firstElementChild;
     for (let index = this.start; index < this.end; index += 1) {
-      let item = this.items.get(index);
+      let item = /** @type {HTMLElement} */ (this.items.get(index));
       if (!item) {
         item = this.renderItem(index);
         this.items.set(index, item);

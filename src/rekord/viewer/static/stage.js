@@ -6,11 +6,6 @@ import { classColour, drawMask, pixelAt } from "./masks.js";
 import { storedPixel, uprightBox, uprightMask, uprightSize } from "./orientation.js";
 import { onPreference, prefer } from "./preferences.js";
 
-/** @typedef {import("./masks.js").MaskData} MaskData */
-/** @typedef {{boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null}} Boxes */
-/** @typedef {{feature: string, data: MaskData, names: string[] | null, ignore: number | null}} Overlay */
-/** @typedef {{x: number, y: number, marks: string[], ids: {feature: string, id: number, name: string | null}[]}} Reading */
-
 const MAX_ZOOM = 64;
 
 /** How far and where stages are zoomed in; x and y are the point at the centre, as fractions. */
@@ -23,7 +18,6 @@ export class Zoom {
     this.listeners = [];
   }
 
-  /** @param {number} scale @param {number} [x] @param {number} [y] */
   set(scale, x = this.x, y = this.y) {
     this.scale = Math.max(1, Math.min(scale, MAX_ZOOM));
     const half = 0.5 / this.scale;
@@ -92,7 +86,7 @@ export class Stage {
     });
     element.addEventListener("pointerup", () => (grabbed = null));
     element.addEventListener("pointercancel", () => (grabbed = null));
-    const read = onceAFrame((/** @type {{clientX: number, clientY: number}} */ point) => {
+    const read = onceAFrame((point) => {
       this.onRead(this.read(pixelAt(this.content, this.width, this.height, point)));
     });
     element.addEventListener("pointermove", (event) => {
@@ -109,7 +103,6 @@ export class Stage {
     element.addEventListener("blur", () => (this.mark.hidden = true));
   }
 
-  /** @param {WheelEvent} event */
   wheel(event) {
     // Without a modifier the wheel scrolls the page, unless the image is zoomed already.
     if (!event.ctrlKey && !event.metaKey && this.zoom.scale === 1 && document.activeElement !== this.element) return;
@@ -121,7 +114,6 @@ export class Stage {
     this.zoom.set(scale, x + (this.zoom.x - x) * kept, y + (this.zoom.y - y) * kept);
   }
 
-  /** @param {KeyboardEvent} event */
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const step = event.shiftKey ? 10 : 1;
@@ -140,7 +132,6 @@ export class Stage {
     event.stopPropagation();
   }
 
-  /** @param {number} x @param {number} y */
   pointAt(x, y) {
     this.cursor = [Math.max(0, Math.min(x, this.width - 1)), Math.max(0, Math.min(y, this.height - 1))];
     this.mark.hidden = false;
@@ -162,7 +153,6 @@ export class Stage {
     return { x, y, ids, marks: [] };
   }
 
-  /** @param {string} feature @param {MaskData} stored @param {string[] | null} names @param {number | null} ignore */
   addMask(feature, stored, names, ignore) {
     // A mask that fits the upright image only was made for that one.
     const fitsUpright =
@@ -180,13 +170,11 @@ export class Stage {
     });
   }
 
-  /** @param {number} id */
   toggleId(id) {
     if (!this.hiddenIds.delete(id)) this.hiddenIds.add(id);
     this.drawMasks();
   }
 
-  /** @param {Boxes} boxes @param {string[] | null} classes */
   addBoxes(boxes, classes) {
     this.boxes.append(...makeBoxes(boxes, this.stored.orientation, classes));
   }

@@ -1,25 +1,6 @@
 // @ts-check
 // What the page shows, all of it in the URL: a copied link shows the same, and Back works.
 
-/**
- * @typedef {object} Filter
- * @property {string} feature
- * @property {string[]} [values] the classes or values that are kept
- * @property {[number, number]} [range] from (included) to (excluded, or included for the last bin)
- */
-
-/**
- * @typedef {object} State
- * @property {string} view
- * @property {string | null} split
- * @property {number | null} record
- * @property {string} where SQL
- * @property {Filter[]} filters
- * @property {string} sort
- * @property {number} at the first record shown
- * @property {Record<string, string>} more what one view keeps for itself
- */
-
 const KNOWN = new Set(["view", "split", "record", "where", "sort", "at"]);
 
 /** @param {string} search @returns {State} */
