@@ -7,12 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-<<<<<<< HEAD
-=======
-import typer
-
 from rekord.arguments import conflicting_options, inapplicable
->>>>>>> curation
 from rekord.cli import console, flag_hints, raw_data
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, make_integer_parser, shorten_paths

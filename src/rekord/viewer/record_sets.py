@@ -13,7 +13,7 @@ import numpy as np
 
 from rekord.dataset.samplers import Ids
 from rekord.errors import error
-from rekord.viewer.predictions import Predictions
+from rekord.viewer.predictions import ShownPredictions, find_predictions
 from rekord.viewer.session import Session, Side, SplitRecords
 
 if TYPE_CHECKING:
@@ -94,6 +94,17 @@ class RecordSets:
         return [table.status() for table in map(self._session.find_part, keys) if table is not None]
 
     @property
+    def predictions(self) -> ShownPredictions:
+        """The predictions for this dataset."""
+        path = find_predictions(self._session)
+        if path is None:
+            raise error(
+                "U606", "there are no predictions", expected="a file predictions.arrow", do="rekord train PATH"
+            )
+        made: ShownPredictions = self._session.part("predictions", lambda: ShownPredictions(path, self._session))
+        return made
+
+    @property
     def queries(self) -> QueryRunner:
         """Runs the conditions, and all other SQL."""
         from rekord.viewer.queries import QueryRunner
@@ -154,13 +165,9 @@ class RecordSets:
             pairs = [] if check is None else check.records_of(_to_integer("finding", query.finding))
             parts.append(_numbers_of(pairs, split.name))
         if query.cell:
-            predictions: Predictions | None = self._session.find_part("predictions")
             truth, _, predicted = query.cell.partition(",")
-            if predictions is None:
-                raise error("U606", "there are no predictions", expected="rekord view PATH --predictions FILE")
-            parts.append(
-                predictions.cell(_to_integer("cell", truth), _to_integer("cell", predicted)).numbers(split.name)
-            )
+            pair = _to_integer("cell", truth), _to_integer("cell", predicted)
+            parts.append(self.predictions.numbers(*pair, split.name))
         if query.tag:
             from rekord.viewer.tags import tagged_records
 

@@ -23,7 +23,7 @@ from rekord.schema import Mask
 from rekord.version import VERSION
 from rekord.viewer import containers, details, media, mosaic
 from rekord.viewer.columns import ColumnInfo, get_bytes, list_overlays
-from rekord.viewer.predictions import Predictions, find_predictions
+from rekord.viewer.predictions import find_predictions
 from rekord.viewer.record_sets import RecordSetQuery, RecordSets
 from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord
 from rekord.viewer.security import Access, Guard
@@ -255,8 +255,8 @@ class Api:
             row["cells"] = []
             if raw.state == "ok":
                 try:
-                    names = [one.name for one in shown]
-                    row["cells"] = details.make_cells(details.read_row(raw, side.schema, names), shown)
+                    names = details.with_box_names(side.schema, [one.name for one in shown])
+                    row["cells"] = details.make_cells(details.read_row(raw, side.schema, names), shown, side.schema)
                 except RekordError as failure:
                     row |= {"state": "invalid", "error": failure.to_dict()}
             rows.append(row)
@@ -330,13 +330,14 @@ class Api:
         return self._medium(request, ("image",), make)
 
     def mask(self, request: Request) -> Response:
-        """The class ids of a mask."""
+        """The class ids of a mask, or of its nearest pixels in a smaller size."""
+        px = Parameters(request).integer("px", 0, most=1 << 16)
 
         def make(value: Any, column: ColumnInfo, given: Parameters) -> tuple[bytes, str]:
             ids = media.read_mask(get_bytes(value, column.name, given.integer("item", 0)), column.feature)
-            return media.encode_mask(ids), "application/octet-stream"
+            return media.encode_mask(media.shrink_mask(ids, px) if px else ids), "application/octet-stream"
 
-        return self._medium(request, ("mask",), make, squeeze=True)
+        return self._medium(request, ("mask", px), make, squeeze=True)
 
     def tensor(self, request: Request) -> Response:
         """A slice of a tensor as a grid."""
@@ -482,24 +483,16 @@ class Api:
             )
         )
 
-    def _predictions(self) -> Predictions:
-        path = find_predictions(self.session)
-        if path is None:
-            raise error(
-                "U606", "there are no predictions", expected="a file predictions.arrow", do="rekord train PATH"
-            )
-        made: Predictions = self.session.part("predictions", lambda: Predictions(path, self.session))
-        return made
-
     def predictions(self, request: Request) -> Response:
         """The confusion matrix."""
-        return json_response(self._predictions().to_dict())
+        return json_response(self.sets.predictions.to_dict())
 
     def cell(self, request: Request) -> Response:
         """The records of a cell of the confusion matrix."""
         given = Parameters(request)
-        cell = self._predictions().cell(given.integer("truth"), given.integer("prediction"))
-        return json_response(cell.to_dict(given.integer("first", 0), given.integer("count", 100, most=1000)))
+        first, count = given.integer("first", 0), given.integer("count", 100, most=1000)
+        shown = self.sets.predictions
+        return json_response(shown.describe_cell(given.integer("truth"), given.integer("prediction"), first, count))
 
     # Selections and edits.
 

@@ -27,7 +27,7 @@ from rekord.report.style import get_base_name
 from rekord.schema import Payload, Schema
 from rekord.storage.local import PathLike
 from rekord.storage.router import get_path_kind, is_remote
-from rekord.viewer.columns import ColumnInfo, decode_row, list_columns
+from rekord.viewer.columns import ColumnInfo, decode_row, derive_columns, list_columns
 from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord, RecordFile
 
 Opened: TypeAlias = "PathLike | Sequence[PathLike] | Dataset | Split"
@@ -376,9 +376,15 @@ class Side:
                 return
             if not len(schema) and self._schema is not None:
                 break
-            self._schema = schema
+            self._schema = self._derive(schema)
             self._schema_known.set()
         self.schema_pending = False
+
+    def _derive(self, schema: Schema) -> Schema:
+        try:
+            return derive_columns(schema, self._read_sample(schema))
+        except RekordError:
+            return schema
 
     def _iter_front(self, most_records: int, most_bytes: int) -> Iterator[bytes]:
         for split in self.splits.values():
