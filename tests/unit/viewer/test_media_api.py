@@ -171,11 +171,8 @@ def test_a_tile_sheet_has_the_image_and_the_class_of_each_record(tmp_path):
 
 
 def test_tiles_of_damaged_and_missing_images_are_grey(tmp_path):
-    rows = [
-        {"image": [save(Pillow.fromarray(draw()), "png")], "a": [1]},
-        {"image": [b"\x89PNG broken"], "a": [1]},
-        {"a": [1]},
-    ]
+    good = save(Pillow.fromarray(draw()), "png")
+    rows = [{"image": [good], "a": [1]}, {"image": [good[: len(good) // 2]], "a": [1]}, {"a": [1]}]
     schema = rk.Schema({"image": rk.Image(optional=True), "a": rk.Int64()})
     with open_viewer(write_examples(tmp_path / "x.tfrecord", rows, schema)) as viewer:
         viewer.wait()
