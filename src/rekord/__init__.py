@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from rekord.verbs.sync import sync
     from rekord.verbs.trace import trace
     from rekord.verbs.write import write
+    from rekord.viewer.run import Viewer, view
 
 __version__ = _VERSION
 
@@ -113,6 +114,7 @@ __all__ = [
     "TrainedModel",
     "UsageError",
     "Video",
+    "Viewer",
     "WireError",
     "Writer",
     "adopt",
@@ -145,6 +147,7 @@ __all__ = [
     "trace",
     "train",
     "transforms",
+    "view",
     "write",
 ]
 
@@ -184,6 +187,7 @@ _MODULES = {
     "rekord.verbs.rewrite": "rewrite",
     "rekord.verbs.split": "folds split",
     "rekord.verbs.write": "write",
+    "rekord.viewer.run": "Viewer view",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

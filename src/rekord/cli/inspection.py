@@ -1,4 +1,4 @@
-"""`rekord show` and `infer`: the records or rows of a dataset, and their schema; and `view`, not available yet."""
+"""`rekord show` and `infer`: the records or rows of a dataset, and their schema."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from rekord.arguments import conflicting_options, inapplicable
 from rekord.cli import console, flag_hints, raw_data
@@ -289,11 +287,6 @@ def format_heading(name: str, picked: PickedRecord) -> list[Any]:
     size = format_byte_size(len(picked.payload))
     exact = f"  {size}" if len(picked.payload) < 1000 else f"  {size} ({len(picked.payload):,} bytes)"
     return [(name, "bold"), f"  record {picked.record:,}  byte {picked.offset:,}{exact}"]
-
-
-def view(path: Annotated[str, typer.Argument(metavar="PATH", show_default=False)] = "") -> int:
-    """Records, images and histograms in the browser."""
-    raise error("U604", "`rekord view` is not available yet", do="rekord show PATH")
 
 
 _HINT = "rekord infer PATH --limit 10000"

@@ -31,7 +31,7 @@ from rekord.cli.exit_handling import UsageFailure, explain_usage_error, missing_
 from rekord.cli.flag_hints import set_running_verb, translate_error
 from rekord.cli.health import check, doctor, explain, salvage
 from rekord.cli.help import format_group_help, format_verb_help, help
-from rekord.cli.inspection import infer, show, view
+from rekord.cli.inspection import infer, show
 from rekord.cli.interop import adopt, export, index, reader
 from rekord.cli.options import (
     JsonOption,
@@ -49,6 +49,7 @@ from rekord.cli.rewrite import balance, rewrite, split
 from rekord.cli.stats import stats
 from rekord.cli.sync import sync, trace
 from rekord.cli.train import train
+from rekord.cli.view import view
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
@@ -61,6 +62,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "rekord write --images photos/ --masks masks/ --classes 21 data/voc",
     ),
     "show": ("rekord show data/flowers -n 3",),
+    "view": ("rekord view data/flowers", "rekord view data/old data/new --port 8080"),
     "stats": ("rekord stats data/flowers --html flowers.html",),
     "query": ('rekord query data/flowers "select label, count(*) from records group by 1"',),
     "infer": ("rekord infer data/flowers -o schema.json",),
@@ -216,7 +218,7 @@ def root(
 
 
 _VERBS: tuple[Callable[..., int], ...] = (
-    write, show, stats, query, infer, check, doctor, salvage, diff, rewrite, split, balance, append,
+    write, show, view, stats, query, infer, check, doctor, salvage, diff, rewrite, split, balance, append,
     delete, relabel, sync, trace, export, adopt, index, reader, train, demo,
 )  # fmt: skip
 for verb in _VERBS:
@@ -224,9 +226,6 @@ for verb in _VERBS:
 # A message pasted without quotes may contain words that look like options.
 app.command(cls=VerbCommand, context_settings={"ignore_unknown_options": True})(explain)
 app.command(cls=VerbCommand)(help)
-app.command(
-    cls=VerbCommand, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(view)
 
 
 @cache

@@ -317,10 +317,24 @@ def open_frames(path: str, storage: Storage = ROUTED_STORAGE, *, reuse: bool = T
     return FrameReader(storage.open_read(path), path=path, sized=sized, reuse=reuse)
 
 
-def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = ROUTED_STORAGE) -> SlabReader:
-    """A reader of the frames of one file, for decoding."""
+def open_slabs(
+    path: str,
+    pool: _core.Pool,
+    *,
+    reuse: bool,
+    most_frame_bytes: int | None = None,
+    storage: Storage = ROUTED_STORAGE,
+) -> SlabReader:
+    """A reader of the frames of one file, for decoding; it stops at a frame longer than `most_frame_bytes`."""
     sized = storage.stat(path).kind == "file"
-    return SlabReader(storage.open_read(path), path=path, sized=sized, pool=pool, reuse=reuse)
+    return SlabReader(
+        storage.open_read(path),
+        path=path,
+        sized=sized,
+        pool=pool,
+        reuse=reuse,
+        most_frame_bytes=most_frame_bytes,
+    )
 
 
 def next_frames(reader: SlabReader, most_frames: int) -> FrameSegment | None:

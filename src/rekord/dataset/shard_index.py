@@ -8,7 +8,7 @@ import secrets
 import stat as modes
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count, pairwise
@@ -269,6 +269,9 @@ _MAX_CACHED_INDEXES = 1024
 _LARGE_RECORD_BYTES = 64 << 10
 """If records are longer on average, only their headers are read, not the whole file."""
 _MIN_SAMPLE_RECORDS = 16
+_HEADERS_PER_PART = 4096
+_LONG_FRAME_BYTES = 16 << 20
+"""Longer frames of local files are skipped by their headers, however few they are."""
 
 
 class ShardIndex:
@@ -513,24 +516,55 @@ def _remember(key: tuple[Any, ...], found: ShardIndex) -> ShardIndex:
     return found
 
 
+def find_shard_index(path: str) -> ShardIndex | None:
+    """The index of a shard, if it is known without reading the shard."""
+    stamp = read_stamp(path)
+    key = _cache_key(path, stamp)
+    with _lock:
+        found = _index_cache.get(key)
+    if found is None and (found := _find_index(path, stamp)) is not None:
+        _remember(key, found)
+    return found
+
+
+def keep_scanned_index(scan: OffsetScan) -> ShardIndex:
+    """The index from a complete scan, from now on that of `open_shard_index` too."""
+    return _remember(_cache_key(scan.path, scan.stamp), _store_scanned(scan.to_index()))
+
+
 def _look_up_index(path: str, stamp: Stamp) -> ShardIndex:
-    size_bytes, mtime_ns, _ = stamp
+    found = _find_index(path, stamp)
+    if found is not None:
+        return found
+    _log.debug("scanning %s: no index found", path)
+    return _store_scanned(_scan_offsets(path, stamp))
+
+
+def _store_scanned(found: ShardIndex) -> ShardIndex:
+    """Write the index of a scanned file to the user's cache, unless the file is short."""
+    path, (size_bytes, mtime_ns, _) = found.path, found.stamp
+    if size_bytes < MIN_CACHED_FILE_BYTES:
+        return found
+    write_cached_index(path, size_bytes, mtime_ns, found.offsets, found.compression, found.flush_points)
+    # Read back if possible: then only the chunks in use take memory.
+    return _load_cached_index(path, found.stamp, found.compression, origin="found") or found
+
+
+def _find_index(path: str, stamp: Stamp) -> ShardIndex | None:
+    """An index that was written, cached, or made by another tool."""
+    size_bytes = stamp[0]
     compression = detect_file_compression(path)
     if (found := _load_written_index(path, stamp, compression)) is not None:
         return found
     if size_bytes < MIN_CACHED_FILE_BYTES:
-        return _scan_offsets(path, stamp)
+        return None
     if (found := _load_cached_index(path, stamp, compression)) is not None:
         return found
     if not is_remote(path):
         others = find_external_index(path, size_bytes)
         if others is not None and _has_matching_frames(path, others, size_bytes):
             return ShardIndex(others, path=path, origin="beside", stamp=stamp)
-    _log.debug("scanning %s: no index found", path)
-    found = _scan_offsets(path, stamp)
-    write_cached_index(path, size_bytes, mtime_ns, found.offsets, found.compression, found.flush_points)
-    # Read back if possible: then only the chunks in use take memory.
-    return _load_cached_index(path, stamp, compression, origin="found") or found
+    return None
 
 
 def _load_cached_index(
@@ -628,47 +662,94 @@ def detect_file_compression(path: str) -> str:
         return sniff_compression(read_head(file))
 
 
+class OffsetScan:
+    """One pass over a file that finds where its frames begin, from their headers only.
+
+    Iterating yields the offsets part by part, as they are found; damage is reported as when reading. A frame longer
+    than `most_frame_bytes` ends the pass, unless it can be skipped without reading it; `is_stopped` is true then.
+    """
+
+    def __init__(self, path: str, stamp: Stamp, *, most_frame_bytes: int | None = None) -> None:
+        self.path = path
+        self.stamp = stamp
+        self.compression = "none"
+        self.records = 0
+        self.is_stopped = False
+        self._most_frame_bytes = most_frame_bytes
+        self._parts: list[Offsets] = []
+        self._stream_bytes: int | None = None
+
+    def __iter__(self) -> Iterator[Offsets]:
+        pool = _core.Pool(4 << 20)
+        jumps = not is_remote(self.path) and detect_file_compression(self.path) == "none"
+        limit = _LONG_FRAME_BYTES if jumps else self._most_frame_bytes
+        with open_slabs(self.path, pool, reuse=True, most_frame_bytes=limit) as reader:
+            self.compression = reader.compression
+            while (segment := next_frames(reader, _MAX_FRAMES)) is not None:
+                yield self._add(_core.frame_offsets(segment.slab, segment.begin, segment.end, segment.offset))
+                if (
+                    jumps
+                    and reader.record >= _MIN_SAMPLE_RECORDS
+                    and reader.offset >= _LARGE_RECORD_BYTES * reader.record
+                ):
+                    reader.is_stopped = True
+                    break
+            if reader.is_stopped and jumps:
+                for part in _scan_headers(self.path, reader.record, reader.offset, self.stamp):
+                    yield self._add(part)
+            self.is_stopped = reader.is_stopped and not jumps
+            self._stream_bytes = None if jumps else reader.offset
+
+    def to_index(self) -> ShardIndex:
+        """The index, after the last part."""
+        now = read_stamp(self.path)
+        if now != self.stamp:
+            raise file_changed_error(self.path, self.stamp, now)
+        offsets = compact_offsets(np.concatenate(self._parts) if self._parts else np.zeros(0, np.uint64))
+        points = None
+        # Written by rekord, without its index.
+        if self.compression != "none" and find_shard_entry(self.path) is not None:
+            points = find_seekable_points(self.path, self.compression, offsets, self.stamp[0])
+        return ShardIndex(
+            offsets,
+            path=self.path,
+            compression=self.compression,
+            flush_points=points,
+            stamp=self.stamp,
+            stream_bytes=self._stream_bytes,
+        )
+
+    def _add(self, found: Any) -> Offsets:
+        part: Offsets = found
+        self._parts.append(part)
+        self.records += len(part)
+        return part
+
+
 def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
-    """The offsets of all frames, from their headers only. Damage is reported as when reading."""
-    pool = _core.Pool(4 << 20)
-    parts: list[Any] = []
-    with open_slabs(path, pool, reuse=True) as reader:
-        compression = reader.compression
-        jumps = compression == "none" and not is_remote(path)
-        while (segment := next_frames(reader, _MAX_FRAMES)) is not None:
-            parts.append(_core.frame_offsets(segment.slab, segment.begin, segment.end, segment.offset))
-            if (
-                jumps
-                and reader.record >= _MIN_SAMPLE_RECORDS
-                and reader.offset >= _LARGE_RECORD_BYTES * reader.record
-            ):
-                parts.append(_scan_headers(path, reader.record, reader.offset, stamp))
-                break
-        stream_bytes = None if jumps else reader.offset
-    now = read_stamp(path)
-    if now != stamp:
-        raise file_changed_error(path, stamp, now)
-    offsets = compact_offsets(np.concatenate(parts) if parts else np.zeros(0, np.uint64))
-    points = None
-    if compression != "none" and find_shard_entry(path) is not None:  # written by rekord, without its index
-        points = find_seekable_points(path, compression, offsets, stamp[0])
-    return ShardIndex(
-        offsets, path=path, compression=compression, flush_points=points, stamp=stamp, stream_bytes=stream_bytes
-    )
+    """The index from a scan of the whole file."""
+    scan = OffsetScan(path, stamp)
+    for _ in scan:
+        pass
+    return scan.to_index()
 
 
-def _scan_headers(path: str, record: int, offset: int, stamp: Stamp) -> Any:
-    """The offsets of the frames from a position on; only headers are read."""
-    found: list[int] = []
+def _scan_headers(path: str, record: int, offset: int, stamp: Stamp) -> Iterator[Offsets]:
+    """The offsets of the frames from a position on, in parts; only headers are read."""
     size_bytes = stamp[0]
     with open_descriptor(path, wait=True) as descriptor:
         while offset < size_bytes:
-            header = pread(descriptor, _core.HEADER_BYTES, offset)
-            if not _core.header_agrees(header) or offset + parse_frame_size(header) > size_bytes:
-                raise diagnose_frame(path, record + len(found), offset, stamp)
-            found.append(offset)
-            offset += parse_frame_size(header)
-    return np.array(found, np.uint64)
+            found: list[int] = []
+            while offset < size_bytes and len(found) < _HEADERS_PER_PART:
+                header = pread(descriptor, _core.HEADER_BYTES, offset)
+                if not _core.header_agrees(header) or offset + parse_frame_size(header) > size_bytes:
+                    if found:
+                        yield np.array(found, np.uint64)
+                    raise diagnose_frame(path, record + len(found), offset, stamp)
+                found.append(offset)
+                offset += parse_frame_size(header)
+            record += len(found)
+            yield np.array(found, np.uint64)
 
 
 def diagnose_frame(path: str, record: int, offset: int, stamp: Stamp) -> RekordError:

@@ -356,11 +356,23 @@ class SlabReader(_StreamReader):
     """One pass over one record file, segment by segment.
 
     With `reuse`, a slab without other references is overwritten: the caller must be done with a segment before it
-    reads the next. `sized`: the file has a known size, unlike a pipe.
+    reads the next. `sized`: the file has a known size, unlike a pipe. A frame longer than `most_frame_bytes` ends the
+    pass, and `is_stopped` is true.
     """
 
-    def __init__(self, file: ByteSource, *, path: str, sized: bool, pool: _core.Pool, reuse: bool) -> None:
+    def __init__(
+        self,
+        file: ByteSource,
+        *,
+        path: str,
+        sized: bool,
+        pool: _core.Pool,
+        reuse: bool,
+        most_frame_bytes: int | None = None,
+    ) -> None:
         self.path = path
+        self._most_frame_bytes = most_frame_bytes
+        self.is_stopped = False
         try:
             self._stream, _ = open_stream(file, sized=sized)
         except BaseException:
@@ -395,6 +407,9 @@ class SlabReader(_StreamReader):
             if problem is not None:
                 raise frame_error(problem, record=self.record, offset=self.offset)
             if self._eof:
+                return None
+            if self._most_frame_bytes is not None and needed > self._most_frame_bytes:
+                self.is_stopped = True
                 return None
             self._make_room(needed)
             self._fill()

@@ -12,6 +12,9 @@ from rekord.report.notebook import never_raises
 
 Severity = Literal["error", "warning", "note"]
 
+MAX_LISTED_RECORDS = 1000
+"""Records listed in one finding; the rest is counted."""
+
 
 class JsonFields:
     """A dataclass whose JSON form is its fields, in order."""
@@ -35,7 +38,8 @@ def _to_json(value: Any) -> Any:
 class Finding(JsonFields):
     """One fact and its location. `count` records share it; `record` and `offset` are those of the first.
 
-    `record` counts in the file `path`, `split_record` in `split`: None if unknown.
+    `record` counts in the file `path`, `split_record` in `split`: None if unknown. `records` lists those that share
+    the finding, as (path, record): up to 1,000 of them if there are several.
     """
 
     code: str
@@ -52,6 +56,19 @@ class Finding(JsonFields):
     likely: str | None = None
     do: str | None = None
     count: int = 1
+    records: list[tuple[str, int]] = field(default_factory=list)
+
+    def add_record(self, path: str, record: int) -> None:
+        """List another record that shares this finding, unless there are enough."""
+        if len(self.records) < MAX_LISTED_RECORDS:
+            self.records.append((path, record))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields; `records` only if there are several."""
+        document = JsonFields.to_dict(self)
+        if not self.records:
+            del document["records"]
+        return document
 
     @classmethod
     def from_error(cls, failure: RekordError) -> Finding:

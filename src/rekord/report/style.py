@@ -7,19 +7,26 @@ import os
 from rekord.report.charts import escape_html
 from rekord.version import VERSION
 
-STYLE = """
-:root {
-  color-scheme: light dark;
+_LIGHT = """
   --page: #fbfbfa; --card: #ffffff; --ink: #1c1d1f; --soft: #62666d; --line: #e6e6e3; --faint: #f1f1ee;
   --accent: #0f6e68; --wash: #d5e8e6; --warn: #9a3412; --warn-wash: #fbe9df;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --page: #131416; --card: #1b1d20; --ink: #e8e8e6; --soft: #9ba0a8; --line: #2c2f34; --faint: #24272b;
-    --accent: #5cc8bd; --wash: #234340; --warn: #f4a983; --warn-wash: #3a251b;
-  }
-}
-* { box-sizing: border-box; }
+"""
+_DARK = """
+  --page: #131416; --card: #1b1d20; --ink: #e8e8e6; --soft: #9ba0a8; --line: #2c2f34; --faint: #24272b;
+  --accent: #5cc8bd; --wash: #234340; --warn: #f4a983; --warn-wash: #3a251b;
+"""
+_THEME = (
+    f":root {{ color-scheme: light dark;{_LIGHT}}}\n@media (prefers-color-scheme: dark) {{ :root {{{_DARK}}} }}\n"
+)
+# The colours as the browser asks for them, unless the page sets `data-theme` on its root.
+SWITCHABLE_THEME = (
+    f"{_THEME}:root[data-theme=light] {{ color-scheme: light;{_LIGHT}}}\n"
+    f":root[data-theme=dark] {{ color-scheme: dark;{_DARK}}}\n"
+)
+
+STYLE = (
+    _THEME
+    + """* { box-sizing: border-box; }
 html { scroll-behavior: smooth; -webkit-text-size-adjust: 100%; }
 body {
   margin: 0; background: var(--page); color: var(--ink);
@@ -188,6 +195,7 @@ summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; b
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 @media print { body { background: #fff; } .feature, .panel { break-inside: avoid; } h2 { margin-top: 36px; } }
 """
+)
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

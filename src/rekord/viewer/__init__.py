@@ -1,1 +1,1 @@
-"""The viewer: records of a dataset in the browser."""
+"""Records in the browser: a server on this machine and its page."""

@@ -103,6 +103,11 @@ class QueryResult:
         finally:
             self.close()
 
+    def interrupt(self) -> None:
+        """Stop the query, from another thread: it raises KeyboardInterrupt."""
+        with suppress(self._package.Error):
+            self._connection.interrupt()
+
     def close(self) -> None:
         """Stop reading, and close the connection."""
         self._runner.close()

@@ -335,6 +335,7 @@ class _DuplicateFindings:
             finding = self._finding(code, severity, feature, f"{message}: {left:,} more", tally.pairs[-1], found, do)
             finding.record = finding.offset = None
             finding.count = records
+            finding.records = []
             yield finding
 
     def _describe_natural_repeats(self, number: int, feature: str, distinct: int, total: int) -> Finding:
@@ -400,6 +401,7 @@ class _DuplicateFindings:
             found=found,
             do=do,
             count=pair.records,
+            records=[(self._paths[place.file], int(place.record)) for place in (pair.first, pair.second)],
         )
 
     def _has_certain_splits(self, *splits: int) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.codes import CODES
-from rekord.health.finding import Finding, Severity
+from rekord.health.finding import MAX_LISTED_RECORDS, Finding, Severity
 from rekord.health.key_columns import IntArray, KeyColumn, KeyedBatch, StepColumn
 
 RowMask: TypeAlias = npt.NDArray[np.bool_]
@@ -85,17 +85,22 @@ class RepeatedFindings:
             listed = self._listed.get(where, 0)
             if listed >= MAX_LISTED_PER_CODE and (more := self._more.get(where)) is not None:
                 more.count += 1
+                more.add_record(batch.path, int(batch.records[row]))
                 continue
             finding = build_finding(batch, row, code, severity, feature, describe(row))
             self._listed[where] = listed + 1
             if listed < MAX_LISTED_PER_CODE:
                 yield finding
             else:
+                finding.add_record(batch.path, int(batch.records[row]))
                 self._more[where] = finding
 
     def end_file(self) -> Iterator[Finding]:
         """The counted findings, one per code and feature; then reset."""
         rest = list(self._more.values())
+        for finding in rest:
+            if finding.count == 1:
+                finding.records.clear()
         self._listed.clear()
         self._more.clear()
         yield from rest
@@ -231,16 +236,26 @@ class DeferredFindings:
         held = self._held.get((code, severity, feature))
         if held is not None:
             held.count += len(rows)
+            _list_records(held, batch, rows)
             return
         finding = build_finding(batch, rows[0], code, severity, feature, describe(rows[0]))
         finding.count = len(rows)
+        _list_records(finding, batch, rows)
         self._held[code, severity, feature] = finding
 
     def end_file(self) -> Iterator[Finding]:
         """The deferred findings; then reset."""
         held = list(self._held.values())
         self._held.clear()
+        for finding in held:
+            if finding.count == 1:
+                finding.records.clear()  # it is named in the finding itself
         yield from held
+
+
+def _list_records(finding: Finding, batch: KeyedBatch, rows: Sequence[int]) -> None:
+    for row in rows[: MAX_LISTED_RECORDS - len(finding.records)]:
+        finding.add_record(batch.path, int(batch.records[row]))
 
 
 def format_key(key: str) -> str:

@@ -1,0 +1,79 @@
+"""`rekord view`: a dataset, or two, in the browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from contextlib import suppress
+from threading import Thread
+from typing import Annotated
+
+from rekord.cli import console
+from rekord.cli.console import escape_controls
+from rekord.cli.options import JsonOption, PathArgument, argument, flag_option, integer_option, text_option
+
+
+def view(
+    path: PathArgument,
+    other: Annotated[str | None, argument("[PATH]", "Second dataset, to compare the two by key.")] = None,
+    port: Annotated[
+        int | None,
+        integer_option("--port", "Port to listen on. Default: the first free one from 7355.", do="--port 8080"),
+    ] = None,
+    no_browser: Annotated[bool, flag_option("--no-browser", "Print the address without opening it.")] = False,
+    edit: Annotated[
+        bool, flag_option("--edit", "Let the page write new datasets: delete or relabel records.")
+    ] = False,
+    predictions: Annotated[
+        str | None,
+        text_option("--predictions", "FILE", "Predictions that train wrote. Default: those next to the dataset."),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        text_option("--host", "NAME", "Host name under which a proxy serves the page; may be repeated."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Show records, images, masks, boxes, histograms and findings in the browser.
+
+    Opens at once, also a file of many gigabytes without an index: that is read in the background. Only this machine
+    can reach the page, by the address that is printed. Press Ctrl-C to stop.
+    """
+    from rekord.viewer.run import start_viewer
+
+    given = [path] if other is None else [path, other]
+    viewer = start_viewer(given, port=port, edit=edit, hosts=host or (), predictions=predictions)
+    with viewer:
+        if as_json:
+            console.print_json({"url": viewer.url, "port": viewer.port})
+        else:
+            console.print_line(viewer.url)
+        console.flush_stdout()
+        names = " and ".join(escape_controls(one) for one in given)
+        console.print_status(f"showing {names}; press Ctrl-C to stop")
+        if os.environ.get("SSH_CONNECTION"):
+            console.print_status(f"from your own machine: ssh -L {viewer.port}:127.0.0.1:{viewer.port} HOST")
+        elif not no_browser and _has_browser():
+            # Not waited for: some browsers block, and none may keep Ctrl-C from working.
+            Thread(target=_open_page, args=(viewer.url,), daemon=True).start()
+        try:
+            while not viewer.wait(0.5):
+                pass  # in short waits, so that Ctrl-C is handled at once
+        except KeyboardInterrupt:
+            console.print_status("stopped")
+    return 0
+
+
+def _has_browser() -> bool:
+    """Whether there is a browser to open: not in scripts, and not without a display."""
+    if not console.is_terminal(sys.stdout):
+        return False
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("BROWSER"))
+
+
+def _open_page(url: str) -> None:
+    with suppress(Exception):
+        webbrowser.open(url)

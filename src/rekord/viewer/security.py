@@ -1,0 +1,211 @@
+"""Who may ask the viewer, and what its pages may do: token, Host, Origin, and the headers of every response.
+
+The server listens on the loopback interface only. That alone does not keep other users of the machine, or pages of
+other sites in the user's own browser, from asking it: the token in the path does, and Host and Origin are compared so
+that a name which resolves to 127.0.0.1 (DNS rebinding) or a page that learnt the address cannot use it either.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+Scope: TypeAlias = "MutableMapping[str, Any]"
+Message: TypeAlias = "MutableMapping[str, Any]"
+Receive: TypeAlias = "Callable[[], Awaitable[Message]]"
+Send: TypeAlias = "Callable[[Message], Awaitable[None]]"
+App: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+MAX_BODY_BYTES = 4 << 20
+_TOKEN_BYTES = 16
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
+)
+_ENCODED_SEPARATORS = (b"%2f", b"%5c", b"%00", b"%2e")
+
+
+def new_token() -> str:
+    """128 random bits, as 32 hexadecimal digits."""
+    return secrets.token_hex(_TOKEN_BYTES)
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a request must have. `hosts` are accepted besides the names of the loopback interface.
+
+    `framed`: notebooks on this machine, and on `hosts`, may show the page in a frame.
+    """
+
+    token: str = field(default_factory=new_token, repr=False)
+    hosts: frozenset[str] = frozenset()
+    framed: bool = False
+    edit: bool = False
+
+    def accepts_host(self, host: str) -> bool:
+        """Whether a Host header names this server; its port may be that of a tunnel."""
+        name = split_host(host)
+        return name is not None and (name in LOOPBACK_HOSTS or name in self.hosts)
+
+    @property
+    def policy(self) -> str:
+        """The Content-Security-Policy of every response."""
+        ancestors = ["'self'"]
+        if self.framed:
+            ancestors += ["http://localhost:*", "http://127.0.0.1:*"]
+            ancestors += [f"{scheme}://{host}:*" for host in sorted(self.hosts) for scheme in ("http", "https")]
+        return _POLICY.format(ancestors=" ".join(ancestors))
+
+
+def split_host(host: str) -> str | None:
+    """The name in a Host header, without its port, in lower case; None if it is not one."""
+    if not host or any(letter in host for letter in "/\\@?# \t\r\n"):
+        return None
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+class Guard:
+    """Lets only requests of the viewer's own page through to `app`, with the path behind the token."""
+
+    def __init__(self, app: App, access: Access) -> None:
+        self._app = app
+        self._access = access
+        self._headers = [
+            (name.encode(), value.encode())
+            for name, value in (
+                ("content-security-policy", access.policy),
+                ("x-content-type-options", "nosniff"),
+                ("referrer-policy", "no-referrer"),
+                ("cross-origin-resource-policy", "same-origin"),
+                ("x-dns-prefetch-control", "off"),
+            )
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # neither websockets nor lifespan events exist here
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = list(message.get("headers", []))
+                names = {name.lower() for name, _ in kept}
+                kept += [pair for pair in self._headers if pair[0] not in names]
+                if b"cache-control" not in names:
+                    kept.append((b"cache-control", b"no-store"))
+                message = {**message, "headers": kept}
+            await send(message)
+
+        refusal = self._refuse(scope)
+        if refusal is None:
+            token, rest = split_path(scope["path"])
+            if rest is None:
+                await _redirect(send_guarded, f"{token}/")
+                return
+            raw = scope["raw_path"].split(b"/", 2)[2] if scope.get("raw_path") else rest.encode()
+            scope = {**scope, "path": f"/{rest}", "raw_path": b"/" + raw, "root_path": ""}
+            await self._app(scope, _limit_body(receive), send_guarded)
+            return
+        await send_json(send_guarded, *refusal)
+
+    def _refuse(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and reason of a refusal; None for a request that may pass."""
+        headers = _first_headers(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._access.accepts_host(host):
+            return 421, "this server does not answer under this name"
+        token, _ = split_path(scope["path"])
+        if not hmac.compare_digest(token.encode(), self._access.token.encode()):
+            return 403, "the address has no valid token: open the address that rekord printed"
+        if not is_same_origin(headers, host):
+            return 403, "the request comes from another site"
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return 405, "the viewer reads, and posts"
+        if scope["method"] == "POST":
+            if b"origin" not in headers:
+                return 403, "a change needs the Origin of the page"
+            if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
+                return 415, "a change needs a body of type application/json"
+            length = headers.get(b"content-length", b"0")
+            if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+                return 413, f"the body has more than {MAX_BODY_BYTES:,} bytes"
+        raw = bytes(scope.get("raw_path") or b"").lower()
+        segments = scope["path"].replace("\\", "/").split("/")
+        if any(mark in raw for mark in _ENCODED_SEPARATORS) or ".." in segments or "\0" in scope["path"]:
+            return 404, "no such address"
+        return None
+
+
+def is_same_origin(headers: dict[bytes, bytes], host: str) -> bool:
+    """Whether a request comes from the viewer's own page, or is the user opening its address.
+
+    A page opened through a tunnel or a proxy has the Host of that tunnel or proxy as its origin. A frame, or a link,
+    may lead from elsewhere to the page itself, but what the page asks for is asked by itself.
+    """
+    origin = headers.get(b"origin")
+    if origin is not None:
+        try:
+            found = urlsplit(origin.decode("latin-1"))
+        except ValueError:
+            return False
+        if found.scheme not in ("http", "https") or found.netloc.lower() != host.lower():
+            return False
+    site = headers.get(b"sec-fetch-site", b"same-origin")
+    is_navigation = headers.get(b"sec-fetch-mode") == b"navigate"
+    return site in (b"same-origin", b"none") or is_navigation
+
+
+def split_path(path: str) -> tuple[str, str | None]:
+    """The token of a path, and the rest behind it; None as rest if nothing, not even a slash, follows."""
+    token, slash, rest = path.removeprefix("/").partition("/")
+    return token, rest if slash else None
+
+
+def _first_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        # Two Host or Origin headers are a way around such checks: both values would have to match.
+        known = found.get(name.lower())
+        found[name.lower()] = value if known in (None, value) else b"\0"
+    return found
+
+
+def _limit_body(receive: Receive) -> Receive:
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY_BYTES:
+            return {"type": "http.disconnect"}
+        return message
+
+    return limited
+
+
+async def send_json(send: Send, status: int, what: str) -> None:
+    """A refusal, in the form of all errors."""
+    empty: dict[str, None] = dict.fromkeys(("expected", "found", "likely", "do"))
+    document: dict[str, Any] = {
+        "error": {"error": "AccessError", "code": None, "what": what, "location": {}, **empty}
+    }
+    body = json.dumps(document).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _redirect(send: Send, where: str) -> None:
+    headers = [(b"location", where.encode()), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 307, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,73 @@
+// @ts-check
+// What a reader prefers, kept in the browser: theme, overlays, opacity, patterns, and whether single keys are shortcuts.
+
+/** @type {Preferences} */
+const DEFAULTS = {
+  theme: "auto",
+  masks: true,
+  boxes: true,
+  opacity: 0.55,
+  patterns: matchMedia("(prefers-contrast: more)").matches,
+  keys: true,
+  tile: 180,
+};
+const KEY = "rekord.view";
+
+/** @returns {Preferences} */
+function load() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    const known = Object.entries(DEFAULTS).map(([name, value]) => [name, typeof kept[name] === typeof value ? kept[name] : value]);
+    return Object.fromEntries(known);
+  } catch {
+    return { ...DEFAULTS }; // storage is blocked, or holds something else
+  }
+}
+
+const preferences = load();
+/** @type {((changed: keyof Preferences) => void)[]} */
+const listeners = [];
+
+/** @returns {Readonly<Preferences>} */
+export function prefer() {
+  return preferences;
+}
+
+/** @param {(changed: keyof Preferences) => void} listener @param {AbortSignal} [until] */
+export function onPreference(listener, until) {
+  listeners.push(listener);
+  until?.addEventListener("abort", () => listeners.splice(listeners.indexOf(listener), 1));
+}
+
+/**
+ * @template {keyof Preferences} K
+ * @param {K} name
+ * @param {Preferences[K]} value
+ */
+export function setPreference(name, value) {
+  preferences[name] = value;
+  try {
+    localStorage.setItem(KEY, JSON.stringify(preferences));
+  } catch {
+    // It holds for this page only.
+  }
+  apply();
+  for (const listener of [...listeners]) listener(name);
+}
+
+export function apply() {
+  const root = document.documentElement;
+  if (preferences.theme === "auto") delete root.dataset.theme;
+  else root.dataset.theme = preferences.theme;
+  root.classList.toggle("no-masks", !preferences.masks);
+  root.classList.toggle("no-boxes", !preferences.boxes);
+  root.style.setProperty("--mask-opacity", String(preferences.opacity));
+}
+
+/** Light becomes dark, and dark light. */
+export function switchTheme() {
+  const isDark =
+    preferences.theme === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : preferences.theme === "dark";
+  setPreference("theme", isDark ? "light" : "dark");
+  return isDark ? "light" : "dark";
+}
