@@ -348,6 +348,6 @@ function toBins(edges, [low, high]) {
 /** Edges of integers lie between them: the range names the integers. @param {Facet} facet @param {number} at @param {boolean} isLow */
 function edgeText(facet, at, isLow) {
   const edge = facet.edges[at];
-  if (facet.integer) return number(isLow ? Math.ceil(edge) : at === facet.counts.length ? Math.floor(edge) : Math.ceil(edge) - 1);
+  if (facet.integer) return number(isLow ? Math.ceil(edge) : Math.ceil(edge) - 1);
   return number(edge);
 }
