@@ -252,7 +252,6 @@ CODES: dict[str, str] = {
     "X562": "classes of records contradict each other",
     # X565 to X569: datasets derived from others
     "X565": "no records to write",
-    "X566": "file of predictions cannot be read",
     # X575 to X577: training
     "X575": "checkpoint is corrupt",
     "X576": "loss is not finite",
@@ -261,6 +260,7 @@ CODES: dict[str, str] = {
     "X571": "list contains records that do not exist",
     "X572": "record has a key that is not in the schema",
     "X573": "saved selection is corrupt",
+    "X574": "file of predictions cannot be used",
     # X585: encodings of text files
     "X585": "text does not have the given encoding",
     # X588 to X592: shards that are adopted

@@ -190,7 +190,7 @@ def test_what_a_run_leaves_can_be_used_without_rekord(whole_run: TrainingResult)
 
     out = Path(whole_run.out)
     assert sorted(os.listdir(out)) == sorted(
-        ["checkpoint.tfrecord", "inputs.json", "metrics.json", "model.keras", "report.html"]
+        ["checkpoint.tfrecord", "inputs.json", "metrics.json", "model.keras", "predictions.arrow", "report.html"]
     )
     model = keras.saving.load_model(out / "model.keras")
     val = next(iter(rk.open(whole_run.dataset)["val"].batches(1000)))

@@ -95,6 +95,12 @@ def print_next(*pieces: StyledText) -> None:
         print_line(*pieces)
 
 
+def print_escapes(text: str) -> None:
+    """Escape sequences that draw an image. They are made from pixels; text of the data must never be part of them."""
+    with _wrap_stdout_errors():
+        _get_stdout().write(f"{text}\n")
+
+
 def print_lines(lines: Iterable[Iterable[StyledText]]) -> None:
     """Several lines of the result."""
     for line in lines:

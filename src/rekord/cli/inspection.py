@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rekord.arguments import conflicting_options, inapplicable
 from rekord.cli import console, flag_hints, raw_data
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, make_integer_parser, shorten_paths
-from rekord.cli.options import flag_option, integer_option, output_option, parsed_option
+from rekord.cli.options import Preview, flag_option, integer_option, output_option, parsed_option, text_option
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
     from rekord._core import PayloadKind
+    from rekord.cli.terminal_images import ImagePrinter
     from rekord.conversion.driver import Conversion
+    from rekord.framing.frames import VerifiedFrames
     from rekord.schema import Feature, Schema
 
 
@@ -34,28 +38,49 @@ def show(
             make_integer_parser("--record", do="--record 0"),
         ),
     ] = None,
+    where: Annotated[
+        str | None, text_option("--where", "SQL", "Show records that a condition on columns selects.")
+    ] = None,
+    preview: Annotated[
+        Preview,
+        text_option(
+            "--preview",
+            "auto|kitty|iterm|sixel|blocks|none",
+            "How to draw images; auto: as the terminal can, and not at all in a pipe or with NO_COLOR.",
+        ),
+    ] = Preview.AUTO,
     kind: shared.KindOption = None,
     raw: raw_data.RawOptions,
     text_files: raw_data.TextFileOptions,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Show records with their features and values; or the rows of raw data, as write would store them."""
+    """Show records with their features, values and images; or the rows of raw data, as write would store them."""
     from rekord.cli.payload_view import format_message, message_to_json, parse_message
     from rekord.dataset.read import list_record_files
     from rekord.errors import add_location
 
+    _check_show_options(record, where, preview, as_json=as_json)
     if kind is None or path is None:
         conversion = raw_data.prepare_raw_data("show", path, raw, text_files)
         if conversion is not None:
-            return _show_raw_data(conversion, path or raw.images or "", number=number, row=record, as_json=as_json)
+            if where is not None:
+                raise inapplicable("where", "to raw data", expected="record files", found="raw data")
+            place = path or raw.images or ""
+            return _show_raw_data(conversion, place, number=number, row=record, preview=preview, as_json=as_json)
     assert path is not None  # else there is raw data, or an error
-    paths = list_record_files(path)
+    if where is None:
+        paths = list_record_files(path)
+        chosen = iter_picked_records(paths, number=number, record=record)
+    else:
+        paths, chosen = _select_records(path, where, number, kind)
     names = shorten_paths(path, paths)
-    texts = _number_texts(paths)
+    schema = _read_schema(paths)
+    texts = {} if schema is None else raw_data.number_texts(schema)
+    printer = None if as_json else make_image_printer(preview, schema)
     documents: list[dict[str, Any]] = []
     found = 0
     with add_location(path=path):
-        for picked in iter_picked_records(paths, number=number, record=record):
+        for picked in chosen:
             with add_location(path=picked.path, record=picked.record, offset=picked.offset):
                 content = parse_message(picked.payload, kind=kind.value if kind else None, file_kind=picked.file_kind)
             if as_json:
@@ -65,15 +90,62 @@ def show(
                     console.print_line()
                 console.print_line(*format_heading(names[picked.path], picked))
                 console.print_lines(format_message(content, texts))
+                raw_data.print_images(printer, content)
             found += 1
     if as_json:
         console.print_json({"records": documents})
+    elif where is not None and found < number:
+        console.print_status(f"{format_count(found, 'record')} found")
     elif record is None and found < number:
         console.print_status(f"end of the dataset: {format_count(found, 'record')}" if found else "no records")
     return 0
 
 
-def _show_raw_data(conversion: Conversion, path: str, *, number: int, row: int | None, as_json: bool) -> int:
+def _check_show_options(record: int | None, where: str | None, preview: Preview, *, as_json: bool) -> None:
+    if where is not None and record is not None:
+        raise conflicting_options("where", "record", do="leave --record out")
+    if as_json and preview not in (Preview.AUTO, Preview.NONE):
+        raise inapplicable(
+            "preview", "with --json", expected="--preview or --json", found="both", do="leave --preview out"
+        )
+
+
+def make_image_printer(preview: Preview, schema: Schema | None) -> ImagePrinter:
+    """Draws images as asked, or as the terminal can, and the masks of a schema in the colours of their classes."""
+    from rekord.cli.terminal_images import ImagePrinter, stdout_preview
+    from rekord.schema import Mask, of_type
+
+    columns = {} if schema is None else of_type(schema.features, Mask)
+    masks = {key: mask for name, mask in columns.items() for key in mask.record_keys(name)}
+    return ImagePrinter.of_terminal(stdout_preview(preview), masks)
+
+
+def _select_records(
+    path: str, where: str, number: int, kind: shared.PayloadForm | None
+) -> tuple[list[str], Iterator[PickedRecord]]:
+    """The files of a dataset, and its first records for which a condition is true."""
+    import numpy as np
+
+    from rekord.verbs.query import find_matching_records, select_query_splits
+
+    splits = select_query_splits(path, None, None, None if kind is None else kind.value)
+    numbers: dict[str, list[int]] = {}  # in each file
+    left = number
+    for split in splits:
+        if not left:
+            break
+        found = np.sort(find_matching_records(split, where, most=left))
+        left -= len(found)
+        shards, records = split.view.shards.locate(found)
+        for shard, record in zip(shards.tolist(), records.tolist(), strict=True):
+            numbers.setdefault(split.paths[shard], []).append(record)
+    paths = [file for split in splits for file in split.paths]
+    return paths, (one for file, wanted in numbers.items() for one in iter_listed_records(file, wanted))
+
+
+def _show_raw_data(
+    conversion: Conversion, path: str, *, number: int, row: int | None, preview: Preview, as_json: bool
+) -> int:
     """Print rows of raw data; returns 1 if one of them cannot be stored."""
     from itertools import islice
 
@@ -96,24 +168,23 @@ def _show_raw_data(conversion: Conversion, path: str, *, number: int, row: int |
         return int(any(one.problem is not None for one in rows))
     console.print_status(raw_data.format_source_heading(conversion))
     raw_data.print_guesses(conversion.guesses)
-    raw_data.print_rows(rows, path, schema)
+    raw_data.print_rows(rows, path, schema, make_image_printer(preview, schema))
     if row is None and len(rows) < number:
         console.print_status(f"end of the data: {format_count(len(rows), 'row')}")
     return int(any(one.problem is not None for one in rows))
 
 
-def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
-    """By record key, how to print its numbers, if the schema in the manifest defines it, as for times."""
+def _read_schema(paths: list[str]) -> Schema | None:
+    """The schema in the manifest next to the files."""
     import os
 
     from rekord.dataset.manifest import read_manifest
     from rekord.schema import Schema
 
     try:
-        schema = Schema.from_dict(read_manifest(os.path.dirname(paths[0]) or ".").schema)
+        return Schema.from_dict(read_manifest(os.path.dirname(paths[0]) or ".").schema)
     except RekordError:
-        return {}  # records can be shown without a schema
-    return raw_data.number_texts(schema)
+        return None  # records can be shown without a schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,40 +212,21 @@ def iter_picked_records(paths: list[str], *, number: int = 1, record: int | None
 
     Nothing after them is read. A record that does not exist is a UsageError.
     """
-    from rekord._core import HEADER_BYTES, PayloadKind
-    from rekord.dataset.infer import detect_payload_kind
-    from rekord.dataset.read import open_frames
-    from rekord.framing.frames import EVIDENCE_BYTES
-
     before = 0  # records of earlier files
     first, left = (0, number) if record is None else (record, 1)
     for path in paths:
         if not left:
             return
-        file_kind = None
-        with open_frames(path) as reader:
-            try:
-                for stretch in reader.iter_verified_frames():
-                    # In a file of SequenceExamples, one without steps looks like an Example.
-                    if stretch.first_record == 0 and detect_payload_kind(stretch) == PayloadKind.SEQUENCE:
-                        file_kind = PayloadKind.SEQUENCE
-                    begin = max(first - before - stretch.first_record, 0)
-                    for index in range(begin, min(begin + left, len(stretch.extents))):
-                        payload_at = stretch.extents.offset(index) + HEADER_BYTES
-                        payload_end = payload_at + stretch.extents.length(index)
-                        yield PickedRecord(
-                            path=path,
-                            record=stretch.first_record + index,
-                            offset=stretch.offset(index),
-                            payload=bytes(stretch.buffer[payload_at:payload_end]),
-                            file_kind=file_kind,
-                        )
-                        left -= 1
-                    if not left:
-                        return
-            except RekordError as failure:
-                raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
-            before += reader.record
+        counted = 0
+        for stretch, file_kind in _iter_stretches(path):
+            begin = max(first - before - stretch.first_record, 0)
+            for index in range(begin, min(begin + left, len(stretch.extents))):
+                yield _pick_record(path, stretch, index, file_kind)
+                left -= 1
+            if not left:
+                return
+            counted = stretch.first_record + len(stretch.extents)
+        before += counted
     if record is not None:
         raise error(
             "U606",
@@ -184,6 +236,49 @@ def iter_picked_records(paths: list[str], *, number: int = 1, record: int | None
             found=f"{format_count(before, 'record')} in {format_count(len(paths), 'file')}",
             do=f"--record {before - 1}" if before else "pass a file that has records",
         )
+
+
+def iter_listed_records(path: str, numbers: Sequence[int]) -> Iterator[PickedRecord]:
+    """The records of a file with these numbers, in ascending order. Nothing after them is read."""
+    left = deque(numbers)
+    for stretch, file_kind in _iter_stretches(path) if left else ():
+        while left and left[0] < stretch.first_record + len(stretch.extents):
+            yield _pick_record(path, stretch, left.popleft() - stretch.first_record, file_kind)
+        if not left:
+            return
+
+
+def _iter_stretches(path: str) -> Iterator[tuple[VerifiedFrames, PayloadKind | None]]:
+    """The verified frames of a file, and the kind of its first records if the others need it."""
+    from rekord._core import PayloadKind
+    from rekord.dataset.infer import detect_payload_kind
+    from rekord.dataset.read import open_frames
+    from rekord.framing.frames import EVIDENCE_BYTES
+
+    file_kind = None
+    with open_frames(path) as reader:
+        try:
+            for stretch in reader.iter_verified_frames():
+                # In a file of SequenceExamples, one without steps looks like an Example.
+                if stretch.first_record == 0 and detect_payload_kind(stretch) == PayloadKind.SEQUENCE:
+                    file_kind = PayloadKind.SEQUENCE
+                yield stretch, file_kind
+        except RekordError as failure:
+            raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
+
+
+def _pick_record(path: str, stretch: VerifiedFrames, index: int, file_kind: PayloadKind | None) -> PickedRecord:
+    from rekord._core import HEADER_BYTES
+
+    payload_at = stretch.extents.offset(index) + HEADER_BYTES
+    payload_end = payload_at + stretch.extents.length(index)
+    return PickedRecord(
+        path=path,
+        record=stretch.first_record + index,
+        offset=stretch.offset(index),
+        payload=bytes(stretch.buffer[payload_at:payload_end]),
+        file_kind=file_kind,
+    )
 
 
 def format_heading(name: str, picked: PickedRecord) -> list[Any]:

@@ -106,6 +106,17 @@ SchemaOption: TypeAlias = Annotated[
 ]
 
 
+class Preview(StrEnum):
+    """How images are drawn."""
+
+    AUTO = "auto"
+    KITTY = "kitty"
+    ITERM = "iterm"
+    SIXEL = "sixel"
+    BLOCKS = "blocks"
+    NONE = "none"
+
+
 class PayloadForm(StrEnum):
     """How payloads can be read."""
 

@@ -18,6 +18,8 @@ from rekord.errors import error
 from rekord.report.formatting import format_byte_size
 
 if TYPE_CHECKING:
+    from rekord.cli.payload_view import PayloadMessage
+    from rekord.cli.terminal_images import ImagePrinter
     from rekord.conversion.driver import Conversion
     from rekord.schema import Schema
     from rekord.sources.base import DetectedSource, SourceGuess
@@ -236,13 +238,24 @@ def guesses_to_json(guesses: Sequence[SourceGuess]) -> list[dict[str, Any]]:
 # Rows.
 
 
-def print_rows(rows: Sequence[StoredRow], folder: str, schema: Schema) -> None:
-    """Rows as they would be stored, with an empty line between them."""
+def print_rows(rows: Sequence[StoredRow], folder: str, schema: Schema, printer: ImagePrinter | None = None) -> None:
+    """Rows as they would be stored, with an empty line between them, and their images."""
+    from rekord.cli.payload_view import parse_message
+
     texts = display_texts(schema)
     for i, row in enumerate(rows):
         if i:
             console.print_line()
         console.print_lines(format_stored_row(row, folder, texts))
+        for payload in row.payloads if printer is not None else ():
+            print_images(printer, parse_message(payload))
+
+
+def print_images(printer: ImagePrinter | None, message: PayloadMessage) -> None:
+    """The images of a record, each below its key."""
+    for caption, image in printer.draw(message) if printer is not None else ():
+        console.print_line((caption, "dim"))
+        console.print_escapes(image)
 
 
 def format_stored_row(

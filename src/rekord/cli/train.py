@@ -37,7 +37,12 @@ _DO = "rekord train --help"
 SOURCE, TRAINING, RUN = Panel.SOURCE, Panel.TRAINING, Panel.RUN
 _LOSS_ERROR_CODE = "X576"
 _CLEAR_LINE = "\x1b[2K\r"
-_FILES = {"model": "model.keras", "report": "report.html", "metrics": "metrics.json"}
+_FILES = {
+    "model": "model.keras",
+    "report": "report.html",
+    "metrics": "metrics.json",
+    "predictions": "predictions.arrow",
+}
 
 
 @option_parser
@@ -93,6 +98,12 @@ def train(
     limit: Annotated[
         int | None, integer_option("--limit", "Use only the first N records of each split.", SOURCE, do=_DO)
     ] = None,
+    predictions: Annotated[
+        str | None,
+        text_option(
+            "--predictions", "A,B|all", "Splits to predict after training. Default: the one for validation.", RUN
+        ),
+    ] = None,
     resume: Annotated[bool, flag_option("--resume", "Resume the run in OUT at its next record.", RUN)] = False,
     fresh: FreshOption = False,
     as_json: JsonOption = False,
@@ -132,6 +143,7 @@ def train(
         checkpoint_steps=checkpoint_steps,
         threads=threads,
         limit=limit,
+        predictions=options.parse_optional_names(predictions),
         resume=resume,
         fresh=fresh,
     )
@@ -205,7 +217,7 @@ def format_resume_command(path: str, out: str | None, requested: TrainOptions, *
         if value == field.default or field.name in ("resume", "fresh"):
             continue
         option = "--val" if field.name == "validation" else f"--{field.name.replace('_', '-')}"
-        joined = {"columns": ",", "image_size": "x"}.get(field.name)
+        joined = {"columns": ",", "predictions": ",", "image_size": "x"}.get(field.name)
         text = str(value) if joined is None else joined.join(map(str, value))
         words += [option] if value is True else [option, text]
     return shlex.join([*words, *(["--json"] if as_json else []), "--resume"])

@@ -84,22 +84,36 @@ def make_thumbnail(
     data: bytes, budget: ThumbnailBudget, *, ids: Array | None = None, ignore: int | None = None
 ) -> Thumbnail | None:
     """A small copy of an image, with the class ids of a mask on top; None if it cannot be shown."""
+    pixels = draw_image(data, budget)
+    if pixels is None:
+        return None
+    return _encode(pixels if ids is None else _overlay(pixels, ids, ignore), budget)
+
+
+def draw_image(data: bytes, budget: ThumbnailBudget) -> Array | None:
+    """The pixels of a small copy of an image; None if it cannot be shown."""
     if not budget.allows(data):
         return None
     try:
-        pixels = with_open_image(data, lambda image: _shrink(image, budget))
-        return _encode(pixels if ids is None else _overlay(pixels, ids, ignore), budget)
+        return with_open_image(data, lambda image: _shrink(image, budget))
     except (InvalidImage, MemoryError, ValueError):
         return None
 
 
 def make_mask_thumbnail(data: bytes, declared: Mask, budget: ThumbnailBudget) -> Thumbnail | None:
     """A mask in colours."""
+    pixels = draw_mask(data, declared, budget)
+    return None if pixels is None else _encode(pixels, budget)
+
+
+def draw_mask(data: bytes, declared: Mask | None, budget: ThumbnailBudget) -> Array | None:
+    """The pixels of a small copy of a mask, in the colours of its classes; None if it cannot be shown."""
     ids = read_mask_ids(data, declared, budget)
     if ids is None:
         return None
     width, height = budget.fit(ids.shape[1], ids.shape[0])
-    return _encode(_overlay(np.full((height, width, 3), 245, np.uint8), ids, declared.ignore, opacity=1.0), budget)
+    ignore = None if declared is None else declared.ignore
+    return _overlay(np.full((height, width, 3), 245, np.uint8), ids, ignore, opacity=1.0)
 
 
 def pixels_to_thumbnail(

@@ -523,7 +523,7 @@ def _decode_record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.Record
 
     try:
         message = pa.ipc.read_message(pa.py_buffer(data))
-        _check_uncompressed(message.metadata.to_pybytes(), rows)
+        check_uncompressed(message.metadata.to_pybytes(), rows)
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
     except (pa.ArrowException, ValueError, OSError) as failure:
@@ -634,11 +634,11 @@ def _find_batch_extents(footer: bytes, footer_at: int) -> list[tuple[int, int]]:
     return extents
 
 
-def _check_uncompressed(metadata: bytes, rows: int) -> None:
+def check_uncompressed(metadata: bytes, rows: int | None = None) -> None:
     """Refuse a record batch of the wrong length, or with compressed buffers: a few bytes could become gigabytes."""
     message = _FlatbufferTable.root(metadata)
     batch = message.table(2)  # Message.header
-    if message.number(1, "<B") != 3 or batch.number(0, "<q") != rows or batch.has(3):
+    if message.number(1, "<B") != 3 or batch.has(3) or rows not in (None, batch.number(0, "<q")):
         raise IndexMismatch("not a plain record batch")
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.codec.decode import decode
+from rekord.dataset.predictions import PREDICTIONS_NAME
 from rekord.dataset.read import records
 from rekord.dataset.shard_index import detect_file_compression
 from rekord.dataset.writer import Writer
@@ -25,7 +26,7 @@ from rekord.storage.transaction import STAGED_PREFIX
 from rekord.training.model import variable_to_numpy
 
 _CHECKPOINT = "checkpoint.tfrecord"
-_FILES = ("model.keras", "inputs.json", "metrics.json", "report.html", _CHECKPOINT)
+_FILES = ("model.keras", "inputs.json", "metrics.json", "report.html", PREDICTIONS_NAME, _CHECKPOINT)
 _EXPECTED_FOLDER = "an empty folder, or one that does not exist"
 _EXPECTED_CHECKPOINT = "a checkpoint of `rekord train`"
 
@@ -36,7 +37,7 @@ class RunFolder:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         files = (os.path.join(folder, name) for name in _FILES)
-        self.model, self.inputs, self.metrics, self.report, self.checkpoint = files
+        self.model, self.inputs, self.metrics, self.report, self.predictions, self.checkpoint = files
 
 
 def get_default_run_folder(path: str) -> str:

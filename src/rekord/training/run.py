@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rekord.arguments import check_keywords, height_and_width, integer, positive_int, real_number, seed_number
+from rekord.arguments import (
+    check_keywords,
+    height_and_width,
+    integer,
+    invalid,
+    positive_int,
+    real_number,
+    seed_number,
+)
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, add_location, error
@@ -29,6 +37,7 @@ from rekord.training.inputs import MAX_SIDE, MIN_SIDE, BatchEncoder
 from rekord.training.loop import MAX_WORST_RECORDS, TrainingData, TrainingListener, TrainingLoop, TrainingProgress
 from rekord.training.model import ModelTrainer, load_keras
 from rekord.training.predict import InputPreparation
+from rekord.training.predictions import write_predictions
 from rekord.training.report import collect_mistakes, read_example, render_training_page
 from rekord.training.result import EpochResult, LabelScore, StepTotals, TrainingResult
 from rekord.training.statistics import check_class_options, compute_class_weights, fit_encoder
@@ -60,6 +69,7 @@ class TrainOptions(VerbOptions):
     checkpoint_steps: int = 500
     threads: int | None = None
     limit: int | None = None
+    predictions: str | Sequence[str] | None = None
     resume: bool = False
     fresh: bool = False
 
@@ -87,8 +97,15 @@ class TrainOptions(VerbOptions):
                 do="balance=True, to sample all classes equally",
             )
         integer("checkpoint_steps", self.checkpoint_steps, least=0)
+        names = [self.predictions] if isinstance(self.predictions, str) else self.predictions
+        if names is not None and not (isinstance(names, (list, tuple)) and names and all(map(_is_name, names))):
+            raise invalid("predictions", self.predictions, "names of splits, or all", 'predictions=["val", "test"]')
         if self.threads is not None:
             positive_int("threads", self.threads)
+
+
+def _is_name(given: object) -> bool:
+    return isinstance(given, str) and given != ""
 
 
 @check_keywords
@@ -111,6 +128,7 @@ def train(
     checkpoint_steps: int = 500,
     threads: int | None = None,
     limit: int | None = None,
+    predictions: str | Sequence[str] | None = None,
     resume: bool = False,
     fresh: bool = False,
     watch: TrainingListener | None = None,
@@ -126,6 +144,9 @@ def train(
     after Ctrl-C or a crash, `resume=True` continues at the next record and ends with the same metrics. `balance`
     samples all classes equally (for masks, it weights classes by their pixels); `class_weights` weights them in the
     loss instead.
+
+    `predictions.arrow` in `out` has the truth and the prediction of each record of the validation split, or of those
+    splits that `predictions` names ("all": of every split).
     """
     return run_training(path, out, TrainOptions.of(locals()), watch=watch)
 
@@ -145,15 +166,17 @@ def run_training(
     splits = _select_splits(dataset, requested.split, requested.validation, requested.limit)
     task = choose_task(splits.train, label=requested.label, columns=requested.columns)
     check_class_options(task, balance=requested.balance, class_weights=requested.class_weights)
-    if splits.val is not None:
-        check_target(splits.val, task)
+    predicted = _select_predicted(dataset, splits, requested)
+    for each in {id(one): one for one in (splits.val, *predicted) if one is not None}.values():
+        if each is not splits.train:
+            check_target(each, task)
     watch.on_task(task)
     keras = load_keras(requested.backend)  # after all other checks: it takes seconds
     transaction = Transaction(folder)
     LOCAL.make_folder(transaction.parent)
     with transaction.lock():
         place = prepare_run_folder(folder, dataset=path, resume=requested.resume, fresh=requested.fresh)
-        return _TrainingRun(path, dataset, place, requested, splits, task, keras, watch).run()
+        return _TrainingRun(path, dataset, place, requested, splits, predicted, task, keras, watch).run()
 
 
 @dataclass(frozen=True)
@@ -169,6 +192,7 @@ class _TrainingRun:
     place: RunFolder
     requested: TrainOptions
     splits: _TrainSplits
+    predicted: Sequence[Split]
     task: Task
     keras: Any
     watch: TrainingListener
@@ -298,6 +322,15 @@ class _TrainingRun:
         _write_file(place.metrics, msgspec.json.format(msgspec.json.encode(trained.to_dict()), indent=2))
         example = read_example(splits.train, encoder) if prepared.transforms == () else None
         _write_file(place.report, render_training_page(trained, shown, example).encode())
+        write_predictions(
+            place.predictions,
+            self.predicted,
+            {one.name: self.dataset[one.name] for one in self.predicted},
+            encoder,
+            learner,
+            batch_size=requested.batch_size,
+            threads=requested.threads,
+        )
         return trained
 
 
@@ -333,6 +366,21 @@ def _select_splits(dataset: Dataset, train: str | None, val: str | None, limit: 
     if limit is not None:
         first, second = first.take(limit), second if second is None else second.take(limit)
     return _TrainSplits(first, second)
+
+
+def _select_predicted(dataset: Dataset, splits: _TrainSplits, requested: TrainOptions) -> list[Split]:
+    """The splits to predict after training: those that were requested, or the one that the scores are about."""
+    wanted, chosen = requested.predictions, [one for one in (splits.train, splits.val) if one is not None]
+    if wanted is None:
+        return [chosen[-1]]
+    names = list(dict.fromkeys([wanted] if isinstance(wanted, str) else wanted))
+    if names == ["all"] and "all" not in dataset:
+        names = [name for name, one in dataset.splits.items() if len(one)]
+    known = {one.name: one for one in chosen}
+    others = {name: dataset[name] for name in names if name not in known}
+    if requested.limit is not None:
+        others = {name: one.take(requested.limit) for name, one in others.items()}
+    return [{**others, **known}[name] for name in names]
 
 
 def _match_split_names(names: Sequence[str], words: Sequence[str]) -> list[str]:

@@ -97,10 +97,11 @@ def select_query_splits(path: Any, split: str | None, schema: Any, kind: RecordK
 _RECORD_COLUMN = "_record"
 
 
-def find_matching_records(split: Split, condition: str) -> Ids:
+def find_matching_records(split: Split, condition: str, *, most: int | None = None) -> Ids:
     """The records of a split for which a condition is true (not false or NULL), in the order of the split.
 
-    The numbers are those of records in the split's shards, even if the split is a view.
+    The numbers are those of records in the split's shards, even if the split is a view. With `most`, only the first
+    ones are returned; no more is read than they need.
     """
     do = "where=\"label = 3 and caption like '%cat%'\""
     non_blank("where", condition, expected="an SQL condition over columns", do=do)
@@ -116,15 +117,16 @@ def find_matching_records(split: Split, condition: str) -> Ids:
             )
     whole = split if split.view.ids is None else Split(split.name, split.view.whole(), split.stored_schema)
     found = np.zeros(len(split.view.shards), bool)
-    found[_query_record_numbers(whole, condition)] = True
+    found[_query_record_numbers(whole, condition, most if split.view.ids is None else None)] = True
     order = expand_selection(split.view.all_ids)
-    return order[found[order]]
+    return order[found[order]][:most]
 
 
-def _query_record_numbers(split: Split, condition: str) -> Ids:
-    """Of all records of the shards, in no particular order."""
+def _query_record_numbers(split: Split, condition: str, most: int | None) -> Ids:
+    """Of all records of the shards, in no particular order; of the first `most` ones."""
     # On a line of its own, so that a comment in the condition ends there.
-    with QueryResult([split], f"select {_RECORD_COLUMN} from records where (\n{condition}\n)") as answer:
+    first = "" if most is None else f" limit {most}"
+    with QueryResult([split], f"select {_RECORD_COLUMN} from records where (\n{condition}\n){first}") as answer:
         numbers: Ids = answer.table()[_RECORD_COLUMN].to_numpy()
     return numbers
 

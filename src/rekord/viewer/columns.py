@@ -9,12 +9,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord._core import ImageFormat
+from rekord._core import Colour, ImageFormat
 from rekord.codec.decode import assemble_columns, new_batch, row_error
 from rekord.codec.plan import compile_plan
 from rekord.codec.preview import class_colour
 from rekord.errors import RekordError, error
 from rekord.schema import Boxes, Feature, Mask, Schema
+from rekord.schema.features import BOX_SIDES
 from rekord.schema.schema import summarize_feature
 from rekord.viewer.containers import sniff_audio, sniff_video
 
@@ -153,6 +154,43 @@ def find_box_names(schema: Schema) -> BoxNames:
     ids = ids or next((name for name, feature in named.items() if feature.kind == "int64"), None)
     texts = next((name for name, feature in named.items() if feature.kind == "bytes"), None)
     return BoxNames(ids, texts, lists[ids].class_names if ids is not None else None)
+
+
+def derive_columns(schema: Schema, sample: Mapping[str, Any] | None) -> Schema:
+    """An inferred schema with the boxes and masks that well-known keys hold: inference sees lists and images."""
+    columns: dict[str, Feature] = {}
+    stems = {name.removesuffix("xmin") for name in schema.context if name.endswith("bbox/xmin")}
+    stems = {stem for stem in stems if all(_is_box_side(schema.context.get(stem + side)) for side in BOX_SIDES)}
+    sides = {stem + side for stem in stems for side in BOX_SIDES}
+    for name, feature in schema.context.items():
+        if name in sides:
+            if name.endswith("xmin"):
+                stem = name.removesuffix("/xmin")
+                columns[stem] = Boxes(key=stem, optional=feature.optional)
+            continue
+        is_mask = feature.is_image and f"/{name}".endswith(_MASK_NAMES) and _has_class_ids((sample or {}).get(name))
+        columns[name] = (
+            Mask(classes=_MAX_MASK_CLASSES, key=feature.key, optional=feature.optional) if is_mask else feature
+        )
+    if columns.keys() == schema.context.keys() and not any(isinstance(one, Mask) for one in columns.values()):
+        return schema
+    return Schema(context=columns, steps=schema.steps) if schema.is_sequence else Schema(columns)
+
+
+_MASK_NAMES = ("/segmentation/class/encoded", "/mask", "/segmentation")
+_MAX_MASK_CLASSES = 256
+
+
+def _is_box_side(feature: Feature | None) -> bool:
+    return feature is not None and feature.kind == "float" and feature.shape == (None,) and not feature.has_default
+
+
+def _has_class_ids(data: Any) -> bool:
+    """Whether bytes are an image that can be a mask: a PNG of one channel."""
+    if not isinstance(data, bytes):
+        return False
+    facts = _core.inspect_image(data, False)
+    return bool(facts.format == ImageFormat.PNG and facts.colour in (Colour.GREY, Colour.PALETTE))
 
 
 _CLASS_WORDS = ("label", "class", "categor")

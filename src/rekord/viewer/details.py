@@ -28,6 +28,7 @@ from rekord.viewer.records import RawRecord
 
 MAX_CELL_CHARACTERS = 120
 MAX_VALUES = 1000
+MAX_CELL_BOXES = 30
 MAX_TEXT_BYTES = 64 << 10
 MAX_ITEMS = 100
 MAX_FEATURES = 1000
@@ -80,9 +81,23 @@ def read_row(raw: RawRecord, schema: Schema, columns: Sequence[str] | None = Non
     return decode_row(raw.payload, schema, columns)
 
 
-def make_cells(row: Mapping[str, Any], columns: Sequence[ColumnInfo]) -> list[dict[str, Any]]:
-    """The cells of a table row."""
-    return [make_cell(row.get(one.name), one) for one in columns]
+def with_box_names(schema: Schema, columns: list[str]) -> list[str]:
+    """The columns, and those that name their boxes."""
+    if not any(isinstance(schema[name], Boxes) for name in columns):
+        return columns
+    named = find_box_names(schema)
+    return list(dict.fromkeys([*columns, *(name for name in (named.ids, named.texts) if name is not None)]))
+
+
+def make_cells(row: Mapping[str, Any], columns: Sequence[ColumnInfo], schema: Schema) -> list[dict[str, Any]]:
+    """The cells of a table row; boxes come with the first of them, so that tiles need no further request."""
+    cells = []
+    for column in columns:
+        cell = make_cell(row.get(column.name), column)
+        if column.view == "boxes" and not cell.get("missing"):
+            cell |= list_boxes(np.asarray(row[column.name]), row, schema, MAX_CELL_BOXES)
+        cells.append(cell)
+    return cells
 
 
 def make_cell(value: Any, column: ColumnInfo) -> dict[str, Any]:
@@ -257,28 +272,34 @@ def _describe_string(value: bytes | str, view: View) -> dict[str, Any]:
 
 
 def _describe_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None) -> dict[str, Any]:
+    return {"text": f"{len(boxes):,} boxes", "boxes": list_boxes(boxes, row, schema, MAX_VALUES)}
+
+
+def list_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None, most: int) -> dict[str, Any]:
+    """Boxes as [ymin, xmin, ymax, xmax] in fractions of the stored image, with their classes if they have any."""
     found: dict[str, Any] = {
         "count": len(boxes),
-        "boxes": [[number_to_json(side) for side in box] for box in boxes[:MAX_VALUES]],
+        "boxes": [[number_to_json(box[side]) for side in (1, 0, 3, 2)] for box in boxes[:most]],
         "labels": None,
         "names": None,
     }
-    if schema is not None:
-        named = find_box_names(schema)
-        ids = None if named.ids is None else row.get(named.ids)
-        if ids is not None and len(ids) == len(boxes):
-            numbers = [int(one) for one in ids[:MAX_VALUES]]
-            found["labels"] = numbers
-            if named.names is not None:
-                names = named.names
-                found["names"] = [names[one] if 0 <= one < len(names) else str(one) for one in numbers]
-        texts = None if named.texts is None else row.get(named.texts)
-        if texts is not None and len(texts) == len(boxes):
-            found["names"] = [
-                _shorten(one.decode(errors="replace") if isinstance(one, bytes) else str(one))
-                for one in list(texts[:MAX_VALUES])
-            ]
-    return {"text": f"{len(boxes):,} boxes", "boxes": found}
+    if schema is None:
+        return found
+    named = find_box_names(schema)
+    ids = None if named.ids is None else row.get(named.ids)
+    if ids is not None and len(ids) == len(boxes):
+        numbers = [int(one) for one in ids[:most]]
+        found["labels"] = numbers
+        if named.names is not None:
+            names = named.names
+            found["names"] = [names[one] if 0 <= one < len(names) else str(one) for one in numbers]
+    texts = None if named.texts is None else row.get(named.texts)
+    if texts is not None and len(texts) == len(boxes):
+        found["names"] = [
+            _shorten(one.decode(errors="replace") if isinstance(one, bytes) else str(one))
+            for one in list(texts)[:most]
+        ]
+    return found
 
 
 def _describe_numbers(value: Any, column: ColumnInfo) -> dict[str, Any]:

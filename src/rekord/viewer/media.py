@@ -19,7 +19,14 @@ from PIL import Image as Pillow
 from rekord import _core
 from rekord._core import ImageFault, ImageFormat
 from rekord.codec.columns import Array
-from rekord.codec.images.decode import convert_mode, decode_image, decode_mask, draft_jpeg, with_open_image
+from rekord.codec.images.decode import (
+    convert_mode,
+    decode_image,
+    decode_mask,
+    draft_jpeg,
+    nearest_indices,
+    with_open_image,
+)
 from rekord.codec.images.inspect import FORMAT_NAMES, InvalidImage
 from rekord.codec.images.store import MaskIds
 from rekord.codec.preview import class_colour
@@ -155,10 +162,13 @@ def make_thumbnail(data: bytes, px: int) -> tuple[bytes, str]:
 
 def make_mask_thumbnail(data: bytes, feature: Feature, px: int) -> tuple[bytes, str]:
     """A mask in the colours of its classes; class 0 and pixels to ignore are grey."""
-    ids = read_mask(data, feature)
-    height, width = fit(ids.shape[0], ids.shape[1], px)
-    small = ids[np.ix_(*(np.arange(n) * size // n for n, size in ((height, ids.shape[0]), (width, ids.shape[1]))))]
+    small = shrink_mask(read_mask(data, feature), px)
     return _encode(colour_ids(small, getattr(feature, "ignore", None)), png=True)
+
+
+def shrink_mask(ids: Array, px: int) -> Array:
+    """The nearest pixels of a mask, as the class ids that they are; its longer side is at most `px`."""
+    return ids[np.ix_(*map(nearest_indices, ids.shape, fit(ids.shape[0], ids.shape[1], px)))]
 
 
 def colour_ids(ids: Array, ignore: int | None) -> Array:

@@ -14,7 +14,7 @@ from rekord.dataset.samplers import Ids
 from rekord.errors import error
 from rekord.feeds.sql.answer import QueryResult
 from rekord.viewer.details import number_to_json
-from rekord.viewer.session import Side, SplitRecords
+from rekord.viewer.session import QueryTimeout, Side, SplitRecords, TooManyQueries
 
 MAX_SECONDS = 10.0
 MAX_ROWS = 10_000
@@ -22,18 +22,6 @@ _MAX_CELL_BYTES = 16
 _MAX_CELL_CHARACTERS = 1000
 _MAX_CELL_ITEMS = 100
 _MAX_RUNNING = 2
-
-
-class QueryTimeout(Exception):
-    """A query that was over its limit in time, or cancelled."""
-
-    def __init__(self, *, cancelled: bool) -> None:
-        super().__init__("cancelled" if cancelled else "too slow")
-        self.cancelled = cancelled
-
-
-class TooManyQueries(Exception):
-    """More queries at once than are run."""
 
 
 class QueryRunner:

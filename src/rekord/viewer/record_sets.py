@@ -6,18 +6,20 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from rekord.dataset.samplers import Ids
 from rekord.errors import error
-from rekord.viewer.facets import FacetTable
-from rekord.viewer.findings import CheckRun
-from rekord.viewer.predictions import Predictions
-from rekord.viewer.queries import QueryRunner
+from rekord.viewer.predictions import ShownPredictions, find_predictions
 from rekord.viewer.session import Session, Side, SplitRecords
+
+if TYPE_CHECKING:
+    from rekord.viewer.facets import FacetTable
+    from rekord.viewer.findings import CheckRun
+    from rekord.viewer.queries import QueryRunner
 
 FACET_SECONDS = 20.0
 """How long a filter or an order waits for the facets of all records."""
@@ -73,15 +75,41 @@ class RecordSetQuery:
 class RecordSets:
     """The record sets of a session; those used last are kept."""
 
-    def __init__(self, session: Session, queries: QueryRunner) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._queries = queries
         self._kept: OrderedDict[Any, Ids] = OrderedDict()
         self._lock = Lock()
 
     def facets(self, side: Side, split: SplitRecords) -> FacetTable:
         """The facets of a split, which are read from now on."""
-        made: FacetTable = self._session.part(("facets", side.number, split.name), lambda: FacetTable(side, split))
+        from rekord.viewer.facets import FacetTable
+
+        key = ("facets", side.number, split.name)
+        made: FacetTable = self._session.part(key, lambda: FacetTable(side, split))
+        return made
+
+    def facet_status(self) -> list[dict[str, Any]]:
+        """How far the facets are that were asked for."""
+        keys = [("facets", side.number, name) for side in self._session.sides for name in side.splits]
+        return [table.status() for table in map(self._session.find_part, keys) if table is not None]
+
+    @property
+    def predictions(self) -> ShownPredictions:
+        """The predictions for this dataset."""
+        path = find_predictions(self._session)
+        if path is None:
+            raise error(
+                "U606", "there are no predictions", expected="a file predictions.arrow", do="rekord train PATH"
+            )
+        made: ShownPredictions = self._session.part("predictions", lambda: ShownPredictions(path, self._session))
+        return made
+
+    @property
+    def queries(self) -> QueryRunner:
+        """Runs the conditions, and all other SQL."""
+        from rekord.viewer.queries import QueryRunner
+
+        made: QueryRunner = self._session.part("queries", QueryRunner)
         return made
 
     def resolve(self, side: Side, split: SplitRecords, query: RecordSetQuery) -> RecordSet:
@@ -131,19 +159,15 @@ class RecordSets:
     def _within(self, side: Side, split: SplitRecords, query: RecordSetQuery) -> Ids | None:
         parts = [] if split.subset is None else [split.subset]
         if query.sql:
-            parts.append(self._queries.find_records(side, split, query.sql))
+            parts.append(self.queries.find_records(side, split, query.sql))
         if query.finding:
             check: CheckRun | None = self._session.find_part("check")
             pairs = [] if check is None else check.records_of(_to_integer("finding", query.finding))
             parts.append(_numbers_of(pairs, split.name))
         if query.cell:
-            predictions: Predictions | None = self._session.find_part("predictions")
             truth, _, predicted = query.cell.partition(",")
-            if predictions is None:
-                raise error("U606", "there are no predictions", expected="rekord view PATH --predictions FILE")
-            parts.append(
-                predictions.cell(_to_integer("cell", truth), _to_integer("cell", predicted)).numbers(split.name)
-            )
+            pair = _to_integer("cell", truth), _to_integer("cell", predicted)
+            parts.append(self.predictions.numbers(*pair, split.name))
         if query.tag:
             from rekord.viewer.tags import tagged_records
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from threading import BoundedSemaphore
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,17 +23,18 @@ from rekord.schema import Mask
 from rekord.version import VERSION
 from rekord.viewer import containers, details, media, mosaic
 from rekord.viewer.columns import ColumnInfo, get_bytes, list_overlays
-from rekord.viewer.compare import STATUSES, KeyComparison, list_key_candidates
-from rekord.viewer.facets import FacetTable
-from rekord.viewer.findings import CheckRun
-from rekord.viewer.predictions import Predictions, find_predictions
-from rekord.viewer.queries import QueryRunner, QueryTimeout, TooManyQueries
+from rekord.viewer.predictions import find_predictions
 from rekord.viewer.record_sets import RecordSetQuery, RecordSets
 from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord
 from rekord.viewer.security import Access, Guard
-from rekord.viewer.session import Session, Side, SplitRecords
+from rekord.viewer.session import QueryTimeout, Session, Side, SplitRecords, TooManyQueries
 from rekord.viewer.shell import load_static_files, render_shell
-from rekord.viewer.tags import get_curation
+
+# What the first page does not need is imported when it is first used: SQL, checks and edits take longer to load
+# than a record takes to show.
+if TYPE_CHECKING:
+    from rekord.viewer.findings import CheckRun
+    from rekord.viewer.tags import Curation
 
 _log = get_logger(__name__)
 
@@ -141,8 +142,7 @@ class Api:
     def __init__(self, session: Session, access: Access) -> None:
         self.session = session
         self.access = access
-        self.queries = QueryRunner()
-        self.sets = RecordSets(session, self.queries)
+        self.sets = RecordSets(session)
         self._media = ByteLimitedCache(_CACHED_MEDIA_BYTES)
         self._readers = BoundedSemaphore(_MAX_RECORD_READERS)
         self._large_reader = BoundedSemaphore(1)
@@ -217,7 +217,7 @@ class Api:
         is_indexing = any(side.is_busy for side in self.session.sides)
         if not is_indexing:
             check.start_if_small()
-        facets = [part.status() for part in list(self.session._parts.values()) if isinstance(part, FacetTable)]
+        facets = self.sets.facet_status()
         busy = is_indexing or check.state == "running" or not all(one["complete"] for one in facets)
         return json_response(
             {
@@ -230,6 +230,8 @@ class Api:
 
     def check(self, side: Side) -> CheckRun:
         """The check of a side."""
+        from rekord.viewer.findings import CheckRun
+
         key = "check" if side.number == 0 else ("check", side.number)
         made: CheckRun = self.session.part(key, lambda: CheckRun(side))
         return made
@@ -253,8 +255,8 @@ class Api:
             row["cells"] = []
             if raw.state == "ok":
                 try:
-                    names = [one.name for one in shown]
-                    row["cells"] = details.make_cells(details.read_row(raw, side.schema, names), shown)
+                    names = details.with_box_names(side.schema, [one.name for one in shown])
+                    row["cells"] = details.make_cells(details.read_row(raw, side.schema, names), shown, side.schema)
                 except RekordError as failure:
                     row |= {"state": "invalid", "error": failure.to_dict()}
             rows.append(row)
@@ -328,13 +330,14 @@ class Api:
         return self._medium(request, ("image",), make)
 
     def mask(self, request: Request) -> Response:
-        """The class ids of a mask."""
+        """The class ids of a mask, or of its nearest pixels in a smaller size."""
+        px = Parameters(request).integer("px", 0, most=1 << 16)
 
         def make(value: Any, column: ColumnInfo, given: Parameters) -> tuple[bytes, str]:
             ids = media.read_mask(get_bytes(value, column.name, given.integer("item", 0)), column.feature)
-            return media.encode_mask(ids), "application/octet-stream"
+            return media.encode_mask(media.shrink_mask(ids, px) if px else ids), "application/octet-stream"
 
-        return self._medium(request, ("mask",), make, squeeze=True)
+        return self._medium(request, ("mask", px), make, squeeze=True)
 
     def tensor(self, request: Request) -> Response:
         """A slice of a tensor as a grid."""
@@ -426,12 +429,12 @@ class Api:
         split = body.get("split")
         name = str(body.get("id") or "")[:100]
         return json_response(
-            self.queries.run(side, split if isinstance(split, str) else None, sql, limit=limit, name=name)
+            self.sets.queries.run(side, split if isinstance(split, str) else None, sql, limit=limit, name=name)
         )
 
     def cancel(self, body: Mapping[str, Any]) -> Response:
         """Stop a query."""
-        return json_response({"cancelled": self.queries.cancel(str(body.get("id") or "")[:100])})
+        return json_response({"cancelled": self.sets.queries.cancel(str(body.get("id") or "")[:100])})
 
     # Findings, comparison, predictions.
 
@@ -456,6 +459,8 @@ class Api:
 
     def compare(self, request: Request) -> Response:
         """The records of two sides by key."""
+        from rekord.viewer.compare import STATUSES, KeyComparison, list_key_candidates
+
         given = Parameters(request)
         if len(self.session.sides) < 2:
             raise error("U606", "only one dataset is open", expected="two datasets", do="rekord view A B")
@@ -478,24 +483,16 @@ class Api:
             )
         )
 
-    def _predictions(self) -> Predictions:
-        path = find_predictions(self.session)
-        if path is None:
-            raise error(
-                "U606", "there are no predictions", expected="a file predictions.arrow", do="rekord train PATH"
-            )
-        made: Predictions = self.session.part("predictions", lambda: Predictions(path, self.session))
-        return made
-
     def predictions(self, request: Request) -> Response:
         """The confusion matrix."""
-        return json_response(self._predictions().to_dict())
+        return json_response(self.sets.predictions.to_dict())
 
     def cell(self, request: Request) -> Response:
         """The records of a cell of the confusion matrix."""
         given = Parameters(request)
-        cell = self._predictions().cell(given.integer("truth"), given.integer("prediction"))
-        return json_response(cell.to_dict(given.integer("first", 0), given.integer("count", 100, most=1000)))
+        first, count = given.integer("first", 0), given.integer("count", 100, most=1000)
+        shown = self.sets.predictions
+        return json_response(shown.describe_cell(given.integer("truth"), given.integer("prediction"), first, count))
 
     # Selections and edits.
 
@@ -503,7 +500,7 @@ class Api:
         """The selected records and their tags."""
         given = Parameters(request)
         side = self.session.get_side(given.integer("side", 0))
-        curation = get_curation(self.session, side)
+        curation = self._curation(side)
         document = curation.tags()
         if given.text("records"):
             document["records"] = [list(one) for one in curation.records(given.text("tag") or None)[:MAX_IDS]]
@@ -511,17 +508,17 @@ class Api:
 
     def change_tags(self, body: Mapping[str, Any]) -> Response:
         """Tag records."""
-        return json_response(get_curation(self.session, self._side_of(body)).change(body))
+        return json_response(self._curation(self._side_of(body)).change(body))
 
     def curate(self, body: Mapping[str, Any]) -> Response:
         """How to do an edit."""
-        return json_response(get_curation(self.session, self._side_of(body)).plan(body).to_dict())
+        return json_response(self._curation(self._side_of(body)).plan(body).to_dict())
 
     def run(self, body: Mapping[str, Any]) -> Response:
         """Do an edit."""
         if not self.access.edit:
             return json_response(_plain_error("edits are switched off", do="rekord view PATH --edit"), 403)
-        curation = get_curation(self.session, self._side_of(body))
+        curation = self._curation(self._side_of(body))
         status = curation.run(body, seconds=_EDIT_SECONDS)
         if status.get("error") is not None:
             return json_response({"error": status["error"]}, 400)
@@ -530,7 +527,12 @@ class Api:
     def run_status(self, request: Request) -> Response:
         """How far the edit is."""
         side = self.session.get_side(Parameters(request).integer("side", 0))
-        return json_response(get_curation(self.session, side).status())
+        return json_response(self._curation(side).status())
+
+    def _curation(self, side: Side) -> Curation:
+        from rekord.viewer.tags import get_curation
+
+        return get_curation(self.session, side)
 
     # Shared parts.
 

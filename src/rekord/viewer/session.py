@@ -27,7 +27,7 @@ from rekord.report.style import get_base_name
 from rekord.schema import Payload, Schema
 from rekord.storage.local import PathLike
 from rekord.storage.router import get_path_kind, is_remote
-from rekord.viewer.columns import ColumnInfo, decode_row, list_columns
+from rekord.viewer.columns import ColumnInfo, decode_row, derive_columns, list_columns
 from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord, RecordFile
 
 Opened: TypeAlias = "PathLike | Sequence[PathLike] | Dataset | Split"
@@ -40,6 +40,18 @@ _MAX_INFER_RECORDS, _MAX_INFER_BYTES = 10_000, 64 << 20  # as `rk.open` infers
 _READ_AHEAD = 64
 _BYTES_AT_ONCE = 16 << 20
 _FIRST_RECORD_SECONDS = 2.0
+
+
+class QueryTimeout(Exception):
+    """A query that was over its limit in time, or cancelled."""
+
+    def __init__(self, *, cancelled: bool) -> None:
+        super().__init__("cancelled" if cancelled else "too slow")
+        self.cancelled = cancelled
+
+
+class TooManyQueries(Exception):
+    """More queries at once than are run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,9 +376,15 @@ class Side:
                 return
             if not len(schema) and self._schema is not None:
                 break
-            self._schema = schema
+            self._schema = self._derive(schema)
             self._schema_known.set()
         self.schema_pending = False
+
+    def _derive(self, schema: Schema) -> Schema:
+        try:
+            return derive_columns(schema, self._read_sample(schema))
+        except RekordError:
+            return schema
 
     def _iter_front(self, most_records: int, most_bytes: int) -> Iterator[bytes]:
         for split in self.splits.values():

@@ -116,7 +116,7 @@ def test_a_run_is_a_line_an_epoch_a_score_and_where_everything_lies(stands_in, c
         + """\
 val accuracy 0.953 (always the most frequent class: 0.500)
 waited for data 2 % of the time: the model is the bottleneck
-flowers-model: model.keras, report.html, metrics.json
+flowers-model: model.keras, report.html, metrics.json, predictions.arrow
 next: open flowers-model/report.html
 """
     )
@@ -167,7 +167,7 @@ def test_every_option_is_handed_on(stands_in) -> None:
     asked = stands_in(whole)
     words = "train flowers there --epochs 7 --label label --columns x,y --split train --val test --balance"
     words += " --backend jax --image-size 96x128 --batch-size 8 --learning-rate 1e-2 --seed 3"
-    words += " --checkpoint-steps 10 --threads 2 --limit 100 --resume"
+    words += " --checkpoint-steps 10 --threads 2 --limit 100 --predictions val,test --resume"
     assert run_command_line(words.split()) == 0
     assert asked == {
         "loaded": "jax",
@@ -188,6 +188,7 @@ def test_every_option_is_handed_on(stands_in) -> None:
         "checkpoint_steps": 10,
         "threads": 2,
         "limit": 100,
+        "predictions": ["val", "test"],
         "resume": True,
         "fresh": False,
     }

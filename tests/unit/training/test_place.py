@@ -90,7 +90,7 @@ def test_a_fresh_run_takes_no_folder_that_holds_something_else(data: Path, tmp_p
 def test_a_fresh_run_replaces_a_run_and_leaves_notes_beside_it(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    for name in ("checkpoint.tfrecord", "model.keras", "report.html", "notes.txt"):
+    for name in ("checkpoint.tfrecord", "model.keras", "predictions.arrow", "report.html", "notes.txt"):
         (out / name).write_text("old")
     prepare_run_folder(str(out), dataset=str(data), resume=False, fresh=True)
     assert os.listdir(out) == ["notes.txt"]
