@@ -22,6 +22,7 @@ export function mountFacets(host, until) {
   /** @type {Cube | null} */
   let cube = null;
   let isBrushing = false;
+  let builtShape = "";
   let timer = 0;
   /** @type {AbortController | null} */
   let loading = null;
@@ -35,7 +36,8 @@ export function mountFacets(host, until) {
     try {
       const answer = /** @type {Facets} */ (await get("facets", query, controller.signal));
       if (until.aborted || controller.signal.aborted || isBrushing) return;
-      const isSame = shown !== null && JSON.stringify(shape(shown)) === JSON.stringify(shape(answer));
+      const isSame = shape(answer) === builtShape;
+      builtShape = shape(answer);
       shown = answer;
       // The charts stay where they are if only their counts changed, so that none loses the focus.
       if (!isSame) build();
@@ -50,7 +52,8 @@ export function mountFacets(host, until) {
   }
 
   function shape(facets) {
-    return facets.facets.map(({ column, counts, codes, edges }) => [column, counts, codes, edges, state().filters.find((one) => one.feature === column)]);
+    const charts = facets.facets.map(({ column, counts, codes, edges }) => [column, counts, codes, edges]);
+    return JSON.stringify([charts, state().filters]);
   }
 
   function tell(selected) {
