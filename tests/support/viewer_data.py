@@ -100,7 +100,8 @@ def write_rotated(folder: Path) -> Path:
         "image/object/class/label": [1],
     }
     row |= {f"image/object/bbox/{side}": [value] for side, value in sides.items()}
-    return _write_file(folder / "rotated.tfrecord", [example_bytes(row)])
+    twice = {key: value * 2 if "/object/" in key else value for key, value in row.items()}  # lists, not single values
+    return _write_file(folder / "rotated.tfrecord", [example_bytes(row), example_bytes(twice)])
 
 
 def write_damaged(folder: Path, records: int = 240, damaged: int = 100) -> Path:

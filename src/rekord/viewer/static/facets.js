@@ -68,7 +68,8 @@ export function mountFacets(host, until) {
     const focused = document.activeElement;
     const column = focused?.closest(".facet")?.getAttribute("data-column") ?? null;
     const among = () => [...body.querySelectorAll(`[data-column="${CSS.escape(column ?? "")}"] :is(button, input):not([hidden])`)];
-    const at = column === null ? -1 : among().findIndex((one) => one === focused);
+    // Counted from the end: the button that clears the filter comes and goes at the beginning.
+    const at = column === null ? 0 : among().reverse().findIndex((one) => one === focused);
     charts = new Map();
     const parts = shown.facets.map((facet) => {
       const chart = facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet, until);
@@ -77,7 +78,7 @@ export function mountFacets(host, until) {
     });
     show(body, parts.length ? parts : h("p", { class: "soft" }, "No column has few enough values for a filter."));
     // The control that was used is drawn again too: the focus goes to the new one.
-    if (at >= 0) /** @type {HTMLElement | undefined} */ (among()[at] ?? among()[0])?.focus();
+    if (column !== null) /** @type {HTMLElement | undefined} */ (among().at(-1 - Math.max(at, 0)))?.focus();
   }
 
   /** The joint counts of a facet and all others; fetched once, before the first move. @param {string} column */
