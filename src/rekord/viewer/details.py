@@ -12,7 +12,7 @@ from rekord import _core
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.preview import describe_cell
 from rekord.errors import RekordError, error
-from rekord.schema import Boxes, Schema
+from rekord.schema import Boxes, Bytes, Schema
 from rekord.viewer.columns import (
     ColumnInfo,
     View,
@@ -398,20 +398,18 @@ def get_value(raw: RawRecord, schema: Schema, feature: str, step: int | None = N
     if feature.startswith("key:"):
         key = feature.removeprefix("key:")
         context, steps = _decode_stored(raw.payload, schema)
-        value = context.get(key) if step is None else steps.get(key, [])[step]
+        value = context.get(key) if step is None else next(iter(steps.get(key, [])[step : step + 1]), None)
         if value is None:
             raise error("U606", f"record has no key `{key[:60]}`", expected="a key of the record")
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        from rekord.schema import Bytes
-
         view = view_of_bytes(value) if isinstance(value, bytes) else "list"
         return value, ColumnInfo(key, Bytes(), view)
     row = decode_row(raw.payload, schema, [schema_column(schema, feature)])
     column = next(one for one in list_columns(schema, row) if one.name == feature)
     value = row[feature]
     if step is not None:
-        if value is None or not 0 <= step < len(value):
+        if not hasattr(value, "__len__") or not 0 <= step < len(value):
             raise error("U606", f"`{feature[:60]}` has no step {step:,}")
         value = value[step]
     if isinstance(value, bytes) and column.view == "bytes":

@@ -93,10 +93,10 @@ def image_facts(data: bytes) -> dict[str, Any] | None:
     if facts.format == ImageFormat.NONE:
         return None
     state = "ok"
-    if facts.fault != ImageFault.NONE:
-        state = "damaged"
-    elif facts.width * facts.height > MAX_PIXELS:
+    if facts.width * facts.height > MAX_PIXELS:
         state = "too_large"
+    elif facts.fault != ImageFault.NONE:
+        state = "damaged"
     elif facts.format == ImageFormat.TIFF:
         state = "unsafe"
     return {
@@ -125,6 +125,8 @@ def turn_upright(pixels: Array, orientation: int) -> Array:
 def get_original(data: bytes) -> tuple[bytes, str]:
     """An image as the browser gets it, and its type: as stored if that is a raster format that browsers show."""
     facts = check_size(data)
+    if not facts.width or not facts.height:
+        raise UnsafeType  # its size cannot be checked
     if facts.format in SAFE_TYPES:
         return data, SAFE_TYPES[facts.format]
     if facts.format == ImageFormat.NONE or facts.format == ImageFormat.TIFF:

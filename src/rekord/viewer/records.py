@@ -133,10 +133,8 @@ class RecordFile:
         scan = OffsetScan(self.path, stamp, most_frame_bytes=MAX_RECORD_BYTES)
         try:
             for part in scan:
-                self._append(part)
-                if is_stopped():
-                    return
-                if self._is_beyond_front(part):
+                self._append(self._within_front(part))
+                if is_stopped() or self._is_beyond_front(part):
                     return
         except RekordError as failure:
             if failure.code[0] not in "FC":
@@ -147,6 +145,10 @@ class RecordFile:
             self._set_state("partial", note="a record of more than 64 MiB ends what can be shown of this stream")
             return
         self._use_index(keep_scanned_index(scan))
+
+    def _within_front(self, part: Offsets) -> Offsets:
+        """The records of a part that can be reached again."""
+        return part if self.compression == "none" else part[part <= MAX_STREAM_BYTES]
 
     def _is_beyond_front(self, part: Offsets) -> bool:
         """Whether a compressed file was read far enough; its remaining records could not be reached."""
@@ -180,7 +182,7 @@ class RecordFile:
                     for stretch in reader.iter_verified_frames():
                         count = len(stretch.extents)
                         part = np.array([stretch.offset(i) for i in range(count)], np.uint64)
-                        self._append(part)
+                        self._append(self._within_front(part))
                         if is_stopped() or self._is_beyond_front(part):
                             return
                 except RekordError as caught:

@@ -42,6 +42,7 @@ class Viewer:
         self._access = Access(hosts=frozenset(hosts), framed=framed, edit=edit)
         # Before anything is opened: a port that is in use is reported at once.
         self._socket = open_port(port)
+        self._port: int = self._socket.getsockname()[1]
         try:
             self._session = Session(given, edit=edit, predictions=predictions)
         except BaseException:
@@ -58,8 +59,7 @@ class Viewer:
     @property
     def port(self) -> int:
         """The port on the loopback interface."""
-        number: int = self._socket.getsockname()[1]
-        return number
+        return self._port
 
     @property
     def path(self) -> str:

@@ -241,6 +241,7 @@ class Api:
     def rows(self, request: Request) -> Response:
         """A page of the table."""
         given, side, split = self._place(request)
+        split.wait_for(0)
         chosen = self.sets.resolve(side, split, given.record_set)
         first = given.integer("first", 0)
         count = given.integer("count", 50, most=MAX_PAGE_ROWS)

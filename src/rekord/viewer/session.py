@@ -40,6 +40,7 @@ _MAX_INFER_RECORDS, _MAX_INFER_BYTES = 10_000, 64 << 20  # as `rk.open` infers
 _READ_AHEAD = 64
 _BYTES_AT_ONCE = 16 << 20
 _FIRST_RECORD_SECONDS = 2.0
+_POLL_SECONDS = 0.05
 
 
 class QueryTimeout(Exception):
@@ -152,8 +153,19 @@ class SplitRecords:
         for first in range(0, len(numbers), self.records_at_once):
             yield from self.read(numbers[first : first + self.records_at_once])
 
+    def wait_for(self, number: int, seconds: float = _FIRST_RECORD_SECONDS) -> None:
+        """Wait until a record is indexed, or for some seconds."""
+        end = time.monotonic() + seconds
+        while number >= len(self) and not self.is_complete and (left := end - time.monotonic()) > 0:
+            file = next((one for one in self.files if not one.is_complete), None)
+            if file is not None:
+                with file.changed:
+                    file.changed.wait(min(left, _POLL_SECONDS))
+
     def read(self, numbers: Sequence[int]) -> list[tuple[int, RawRecord]]:
         """Some records, with the number of each."""
+        if numbers:
+            self.wait_for(max(numbers))
         places = [self.locate(number) for number in numbers]
         by_file: dict[int, list[RecordPlace]] = {}
         for place in places:
