@@ -11,6 +11,7 @@ import pyarrow as pa
 from PIL import Image as Pillow
 
 import rekord as rk
+from rekord.dataset.predictions import PredictionFacts, PredictionWriter
 from rekord.testing import example_bytes, frames
 
 CLASSES = ["background", "cat", "dog", "bird"]
@@ -18,7 +19,14 @@ MARKER = (255, 0, 255)
 MARKER_BOX = (0.25, 0.1, 0.75, 0.6)  # ymin, xmin, ymax, xmax of the stored image
 SCRIPT = "<script>document.title = 'broken'</script>"
 ONERROR = "<img src=x onerror=\"document.title = 'broken'\">"
-HOSTILE_KEYS = [SCRIPT, ONERROR, "<svg onload=\"document.title = 'broken'\">", "right\u202eleft", "nul\x00key", "__proto__"]
+HOSTILE_KEYS = [
+    SCRIPT,
+    ONERROR,
+    "<svg onload=\"document.title = 'broken'\">",
+    "right\u202eleft",
+    "nul\x00key",
+    "__proto__",
+]
 
 
 def write_numbers(folder: Path, records: int) -> Path:
@@ -135,6 +143,23 @@ def write_hostile(folder: Path) -> Path:
     row |= {"image/encoded": [svg], "image/format": [b"svg"], "page": [b"<!DOCTYPE html>" + SCRIPT.encode()]}
     row |= {"label": [1], "text": ["\u202eabc\x00\u2028".encode() + ONERROR.encode()]}
     return _write_file(folder / "hostile.tfrecord", [example_bytes(row)] * 4)
+
+
+def write_predictions(folder: Path, records: int = 12) -> Path:
+    """Predictions for the dataset of `write_masks`: the dogs 2 and 6, but not 10, are taken for cats."""
+    truth = [CLASSES[i % 4] for i in range(records)]
+    predicted = ["cat" if i in (2, 6) else name for i, name in enumerate(truth)]
+    facts = PredictionFacts(task="classification", target="label", classes=tuple(CLASSES))
+    with PredictionWriter(folder / "predictions.arrow", "class", facts) as out:
+        out.add(
+            "train",
+            0,
+            truth,
+            predicted,
+            [0.9] * records,
+            [float(a != b) for a, b in zip(truth, predicted, strict=True)],
+        )
+    return folder / "predictions.arrow"
 
 
 def _save(image: Pillow.Image, kind: str) -> bytes:

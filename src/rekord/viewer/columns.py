@@ -182,7 +182,9 @@ _MAX_MASK_CLASSES = 256
 
 
 def _is_box_side(feature: Feature | None) -> bool:
-    return feature is not None and feature.kind == "float" and feature.shape in ((), (None,)) and not feature.has_default
+    return (
+        feature is not None and feature.kind == "float" and feature.shape in ((), (None,)) and not feature.has_default
+    )
 
 
 def _has_class_ids(data: Any) -> bool:

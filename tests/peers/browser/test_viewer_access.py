@@ -94,7 +94,10 @@ def test_axe_finds_nothing_in_comparisons_and_predictions(
     path, _ = masks
     predictions = write_predictions(tmp_path)
     with run_viewer(path, path, "--predictions", predictions, cache=cache) as viewer:
-        for query, shown in (("?view=compare&key=note&only=all", ".pair-list a"), ("?view=predictions", "table.heat")):
+        for query, shown in (
+            ("?view=compare&key=note&only=all", ".pair-list a"),
+            ("?view=predictions", "table.heat"),
+        ):
             page, _ = open_page(browser, viewer.url + query, theme=theme, width=width)
             expect(page.locator(shown).first).to_be_visible()
             assert find_violations(page) == [], query

@@ -21,14 +21,22 @@ export function mountRecord(host, until) {
   const query = { side: sideIndex() || null, split, record };
   /** @type {any} */
   let shown = null;
+  let wantsFocus = false;
   show(host, h("p", { class: "soft", role: "status" }, `Loading record ${count(record)}…`));
 
   get("record", query, until)
     .then((answer) => {
       shown = answer;
       draw(answer);
+      if (wantsFocus) focus();
     })
     .catch((error) => until.aborted || show(host, navigation(null), errorPanel(error, `Record ${record} cannot be shown`)));
+
+  function focus() {
+    wantsFocus = !shown;
+    const target = host.querySelector(".stage") ?? host.querySelector(".record-title");
+    if (target instanceof HTMLElement) target.focus();
+  }
 
   function navigation(answer) {
     const previous = answer?.previous ?? null;
@@ -214,7 +222,7 @@ export function mountRecord(host, until) {
   }
 
   return {
-    focus: () => /** @type {HTMLElement | null} */ (host.querySelector(".stage, .record-title"))?.focus(),
+    focus,
     current: () => ({ split, record }),
     jump: (index) => go({ ...recordState(split, index), more: state().more }),
     total: () => null,
