@@ -11,6 +11,7 @@ import pyarrow as pa
 from PIL import Image as Pillow
 
 import rekord as rk
+from rekord.dataset.predictions import PredictionFacts, PredictionWriter
 from rekord.testing import example_bytes, frames
 
 CLASSES = ["background", "cat", "dog", "bird"]
@@ -107,7 +108,8 @@ def write_rotated(folder: Path) -> Path:
         "image/object/class/label": [1],
     }
     row |= {f"image/object/bbox/{side}": [value] for side, value in sides.items()}
-    return _write_file(folder / "rotated.tfrecord", [example_bytes(row)])
+    twice = {key: value * 2 if "/object/" in key else value for key, value in row.items()}  # lists, not single values
+    return _write_file(folder / "rotated.tfrecord", [example_bytes(row), example_bytes(twice)])
 
 
 def write_damaged(folder: Path, records: int = 240, damaged: int = 100) -> Path:
@@ -141,6 +143,23 @@ def write_hostile(folder: Path) -> Path:
     row |= {"image/encoded": [svg], "image/format": [b"svg"], "page": [b"<!DOCTYPE html>" + SCRIPT.encode()]}
     row |= {"label": [1], "text": ["\u202eabc\x00\u2028".encode() + ONERROR.encode()]}
     return _write_file(folder / "hostile.tfrecord", [example_bytes(row)] * 4)
+
+
+def write_predictions(folder: Path, records: int = 12) -> Path:
+    """Predictions for the dataset of `write_masks`: the dogs 2 and 6, but not 10, are taken for cats."""
+    truth = [CLASSES[i % 4] for i in range(records)]
+    predicted = ["cat" if i in (2, 6) else name for i, name in enumerate(truth)]
+    facts = PredictionFacts(task="classification", target="label", classes=tuple(CLASSES))
+    with PredictionWriter(folder / "predictions.arrow", "class", facts) as out:
+        out.add(
+            "train",
+            0,
+            truth,
+            predicted,
+            [0.9] * records,
+            [float(a != b) for a, b in zip(truth, predicted, strict=True)],
+        )
+    return folder / "predictions.arrow"
 
 
 def _save(image: Pillow.Image, kind: str) -> bytes:

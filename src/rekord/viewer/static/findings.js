@@ -85,7 +85,7 @@ function renderFinding(finding) {
     h("p", { class: "soft small" }, [finding.path, finding.record !== null && finding.record !== undefined ? `record ${count(finding.record)}` : null, finding.offset !== null && finding.offset !== undefined ? `byte ${count(finding.offset)}` : null, finding.feature].filter(Boolean).map((part) => printable(part)).join(", ")),
     facts.length ? h("dl", {}, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, printable(value))])) : null,
     finding.do ? doLine(finding.do) : null,
-    all.length ? h("div", { class: "finding-records" }, links, h("a", { href: link({ view: "gallery", split: all[0][0], record: null, filters: [], where: "", at: 0, more: { finding: String(finding.number) } }) }, "Show them in the gallery")) : null,
+    all.length ? h("div", { class: "finding-records" }, links, h("a", { href: link({ view: "gallery", split: all[0][0], record: null, filters: [], where: "", at: 0, more: { finding: String(finding.number) } }) }, all.length === 1 ? "Show it in the gallery" : "Show them in the gallery")) : null,
   );
 }
 

@@ -21,14 +21,22 @@ export function mountRecord(host, until) {
   const query = { side: sideIndex() || null, split, record };
   /** @type {any} */
   let shown = null;
+  let wantsFocus = false;
   show(host, h("p", { class: "soft", role: "status" }, `Loading record ${count(record)}…`));
 
   get("record", query, until)
     .then((answer) => {
       shown = answer;
       draw(answer);
+      if (wantsFocus) focus();
     })
     .catch((error) => until.aborted || show(host, navigation(null), errorPanel(error, `Record ${record} cannot be shown`)));
+
+  function focus() {
+    wantsFocus = !shown;
+    const target = host.querySelector(".stage") ?? host.querySelector(".record-title");
+    if (target instanceof HTMLElement) target.focus();
+  }
 
   function navigation(answer) {
     const previous = answer?.previous ?? null;
@@ -167,11 +175,12 @@ export function mountRecord(host, until) {
     const rows = features.map((feature) => [
       h("bdi", { title: feature.summary ?? "" }, printable(feature.name, 120)),
       h("span", {}, printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span", { class: "pill" }, "undeclared") : null),
-      [feature.dtype ?? feature.stored, feature.shape ? `[${feature.shape.join(", ")}]` : null].filter(Boolean).join(" "),
+      [feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.join(", ")}]` : null].filter(Boolean).join(" "),
       h("span", { class: "n" }, bytes(feature.bytes)),
       valueOf(feature),
     ]);
     const missing = (answer.missing ?? []).map((name) => [printable(name, 120), h("span", { class: "soft" }, "missing"), "", "", ""]);
+    if (!rows.length && !missing.length) return "";
     const table = makeTable("Features", ["feature", "kind", "dtype and shape", "bytes", "value"], [...rows, ...missing], "features");
     const more = answer.more_features ? h("p", { class: "soft small" }, `${count(answer.more_features)} more features are not shown.`) : null;
     return h("section", { class: "panel" }, h("h3", {}, "Features"), h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Features" }, table), more);
@@ -213,7 +222,7 @@ export function mountRecord(host, until) {
   }
 
   return {
-    focus: () => /** @type {HTMLElement | null} */ (host.querySelector(".stage, .record-title"))?.focus(),
+    focus,
     current: () => ({ split, record }),
     jump: (index) => go({ ...recordState(split, index), more: state().more }),
     total: () => null,
