@@ -106,14 +106,14 @@ def _(place):
 def _(place):
     layouts.vott(place.root, "none.jpg")
     make = lambda: rk.sources.datumaro(place.root, "vott_json")  # noqa: E731
-    return place.case(make, place.root / "none.jpg", row=0, good=1)
+    return place.case(make, place.root / "none.jpg", good=1)
 
 
-@cell("orphan", "E391")
+@cell("orphan", "X590")
 def _(place):
     layouts.vott(place.root, "../../other/b.jpg")
     make = lambda: rk.sources.datumaro(place.root, "vott_json")  # noqa: E731
-    return place.case(make, place.root, row=0, good=1)
+    return place.case(make, place.root / "train-export.json")
 
 
 @cell("bad encoding", "X590")
@@ -182,11 +182,9 @@ def test_a_path_to_a_file_outside_is_not_opened(tmp_path: Path) -> None:
     Image.new("RGB", (20, 10)).save(secret)
     root = tmp_path / "data"
     layouts.vott(root, "../secret.png")
-    source = rk.sources.datumaro(root, "vott_json")
-    source.facts()
-    (bad,) = [row for part in source.parts() for row in source.read(part) if not isinstance(row.values, dict)]
-    assert bad.values.code == "E391"
-    assert "secret.png" in str(bad.values.found)
+    failure = refusal(rk.sources.datumaro(root, "vott_json"))
+    assert (failure.code, failure.location.path) == ("X590", str(root / "train-export.json"))
+    assert "not allowed to reference the parent directory" in str(failure.found)
 
 
 def test_a_mask_that_claims_a_vast_image_is_a_bad_row(tmp_path: Path) -> None:
