@@ -213,12 +213,12 @@ _SIGNS = (
     _sign("Cityscapes polygons", r"_polygons\.json$"),
     _sign("Supervisely", r"/ann/[^/]*\.json$|/meta\.json$", rb'"objects"\s*:|"classes"\s*:\s*\['),
     _sign("Datumaro", r"\.json$", _in_order(rb'"infos?"\s*:', rb'"categories"\s*:\s*\{', rb'"items"\s*:')),
-    _sign("VGG Image Annotator", r"\.(json|csv)$", rb'"?(?:regions"?\s*:|region_shape_attributes)'),
     _sign(
         "VoTT",
         r"\.vott$|\.json$",
         rb'"visitedFrames"|"securityToken"|' + _in_order(rb'"assets?"\s*:', rb'"regions"\s*:'),
     ),
+    _sign("VGG Image Annotator", r"\.(json|csv)$", rb'"?(?:regions"?\s*:|region_shape_attributes)'),
     _sign("BDD100K", r"\.json$", _in_order(rb'"name"\s*:\s*"[^"]+\.jpg"', rb'"labels"\s*:')),
     _sign("COCO panoptic segmentation", r"\.json$", rb'"segments_info"\s*:'),
     _sign("Segment Anything", r"\.json$", rb'"predicted_iou"\s*:'),

@@ -145,7 +145,7 @@ class _Staged:
         except OSError as failure:
             raise write_error(tempfile.gettempdir(), failure) from failure
         self.path = os.path.join(self.folder, "annotations.arrow")
-        weakref.finalize(self, _remove_own, self.folder, os.getpid())
+        self.remove = weakref.finalize(self, _remove_own, self.folder, os.getpid())
 
 
 def _remove_own(folder: str, process: int) -> None:
@@ -191,9 +191,13 @@ class DatumaroSource(AnnotationSource):
             return known[2]  # type: ignore[no-any-return]
         staged = _Staged()
         request = ReadingRequest(path="", format=self.format, layout=self.layout, masks=self.masks)
-        report = _run_reader(root, scan, request, staged.path)
-        self._check(report)
-        listing = self._describe(report, staged.path)
+        try:
+            report = _run_reader(root, scan, request, staged.path)
+            self._check(report)
+            listing = self._describe(report, staged.path)
+        except BaseException:
+            staged.remove()  # the traceback keeps it alive
+            raise
         self.__dict__["_staged"] = scan.fingerprint, staged, listing
         return listing
 

@@ -97,7 +97,8 @@ def label_me(root: Path) -> None:
     )
 
 
-def vott(root: Path) -> None:
+def vott(root: Path, *more: str) -> None:
+    """VoTT, with an image, and others by their paths."""
     picture(root / "a.jpg")
     region = {
         "id": "r",
@@ -106,7 +107,10 @@ def vott(root: Path) -> None:
         "boundingBox": {"height": 4, "width": 7, "left": 1, "top": 2},
         "points": [],
     }
-    assets = {"x": {"asset": {"name": "a.jpg", "path": "file:/a.jpg"}, "regions": [region], "version": "2.2.0"}}
+    assets = {
+        path: {"asset": {"name": Path(path).name, "path": path}, "regions": [region], "version": "2.2.0"}
+        for path in ("file:/a.jpg", *more)
+    }
     put(root / "train-export.json", json.dumps({"name": "n", "tags": [{"name": "car"}], "assets": assets}))
 
 
