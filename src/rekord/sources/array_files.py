@@ -284,9 +284,8 @@ class _Survey:
         path, facts = found[0]
         first = facts.form
         shape: list[int | None] = list(first.shape)
-        for other, one in found[1:]:
-            same_dtype = one.form.dtype == first.dtype or source.images_as is not None
-            if not same_dtype or len(one.form.shape) != len(shape):
+        for other, one in found[1:] if source.images_as is None else ():
+            if one.form.dtype != first.dtype or len(one.form.shape) != len(shape):
                 raise _inconsistent_error(other, one.form, path, first, source)
             shape = [a if a == b else None for a, b in zip(shape, one.form.shape, strict=True)]
         unused = {what: 0 for _, one in found for what in one.unused}

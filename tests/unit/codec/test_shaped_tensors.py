@@ -78,7 +78,9 @@ def test_bytes_that_do_not_match_their_shape_are_refused(row: dict[str, Any], tm
     assert caught.value.code == "D413"
     assert (caught.value.location.record, caught.value.location.feature) == (1, "x")
     found = rk.check(tmp_path / "x.tfrecord", schema=SCHEMA).findings
-    assert [(one.code, one.record) for one in found if one.severity == "error"][:1] == [("D406" if len(row["x"][0]) == 35 else "D407", 1)]
+    assert [(one.code, one.record) for one in found if one.severity == "error"][:1] == [
+        ("D406" if len(row["x"][0]) == 35 else "D407", 1)
+    ]
 
 
 def test_a_shape_without_bytes_is_refused(tmp_path: Path) -> None:
