@@ -17,7 +17,16 @@ from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Image, Label, Schema, Tensor, Text
-from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow, UnusedInput, list_files
+from rekord.sources.base import (
+    SourceFacts,
+    SourceFile,
+    SourceGuess,
+    SourcePart,
+    SourceRow,
+    UnusedInput,
+    disk_failure_error,
+    list_files,
+)
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     ImageTree,
@@ -104,7 +113,9 @@ def check_array_size(path: str, form: ArrayForm, file_bytes: int, *, rows: int =
 
 
 def unreadable_array_error(path: str, kind: str, failure: Exception | str, *, do: str | None = None) -> RekordError:
-    """The error for a file whose library cannot read it."""
+    """The error for a file whose library cannot read it, or for the disk if that failed."""
+    if isinstance(failure, Exception) and (broken := disk_failure_error(path, failure)) is not None:
+        return broken
     found = failure if isinstance(failure, str) else f"{type(failure).__name__}: {failure}"
     return error(
         "E394",
