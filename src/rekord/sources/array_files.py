@@ -17,7 +17,16 @@ from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Image, Label, Schema, Tensor, Text
-from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow, UnusedInput, list_files
+from rekord.sources.base import (
+    SourceFacts,
+    SourceFile,
+    SourceGuess,
+    SourcePart,
+    SourceRow,
+    UnusedInput,
+    disk_failure_error,
+    list_files,
+)
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     FileTree,
@@ -104,7 +113,9 @@ def check_array_size(path: str, form: ArrayForm, file_bytes: int, *, rows: int =
 
 
 def unreadable_array_error(path: str, kind: str, failure: Exception | str, *, do: str | None = None) -> RekordError:
-    """The error for a file whose library cannot read it."""
+    """The error for a file whose library cannot read it, or for the disk if that failed."""
+    if isinstance(failure, Exception) and (broken := disk_failure_error(path, failure)) is not None:
+        return broken
     found = failure if isinstance(failure, str) else f"{type(failure).__name__}: {failure}"
     return error(
         "E394",
@@ -284,9 +295,8 @@ class _Survey:
         path, facts = found[0]
         first = facts.form
         shape: list[int | None] = list(first.shape)
-        for other, one in found[1:]:
-            same_dtype = one.form.dtype == first.dtype or source.images_as is not None
-            if not same_dtype or len(one.form.shape) != len(shape):
+        for other, one in found[1:] if source.images_as is None else ():
+            if one.form.dtype != first.dtype or len(one.form.shape) != len(shape):
                 raise _inconsistent_error(other, one.form, path, first, source)
             shape = [a if a == b else None for a, b in zip(shape, one.form.shape, strict=True)]
         unused = {what: 0 for _, one in found for what in one.unused}
