@@ -287,7 +287,7 @@ def store_audio(value: Any, feature: Audio) -> bytes:
         return _encode_samples(array, feature)
     if isinstance(value, VerifiedBytes):
         return value
-    return inspect_audio(value, feature, "headers")[0]
+    return inspect_audio(value, feature, "full")[0]
 
 
 def _store_pcm(value: Any, array: Array | None, feature: Audio) -> bytes:

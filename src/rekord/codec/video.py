@@ -154,7 +154,8 @@ def open_video(file: Any, path: str | None = None, code: str = "E345") -> Iterat
         with av.open(
             file, format=_DEMUXERS[name], io_open=_refuse_other_files, metadata_errors="replace"
         ) as container:
-            streams = [one for one in container.streams.video if not _is_cover(one)]
+            # Without a context, FFmpeg has no decoder for the stream.
+            streams = [one for one in container.streams.video if one.codec_context is not None and not _is_cover(one)]
             if not streams:
                 raise InvalidMedia(
                     "E346" if code == "E345" else code,
@@ -282,7 +283,7 @@ def inspect_video(value: Any, feature: Video, verify: Verify) -> tuple[VerifiedB
 
 def store_video(value: Any, feature: Video) -> bytes:
     """The encoded bytes of a video; raises InvalidValue."""
-    return value if isinstance(value, VerifiedBytes) else inspect_video(value, feature, "headers")[0]
+    return value if isinstance(value, VerifiedBytes) else inspect_video(value, feature, "full")[0]
 
 
 def decode_video(data: bytes, resize: tuple[int, int] | None) -> Array:

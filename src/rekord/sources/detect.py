@@ -418,12 +418,8 @@ _ACCEPTED_OVERRIDES = {
     "video_folder": ("classes", "every", "fps", "clips", "remainder", "frames", "frame_size"),
 }
 _LIST_KINDS = ("image_csv", "audio_csv", "video_csv")
-_KINDS_WITH_DEFAULTS = (
-    "csv",
-    "jsonl",
-    "text",
-    "video_folder",
-)  # options that are not given are left to their defaults
+_KINDS_WITH_DEFAULTS = ("csv", "jsonl", "text", "video_folder", "video_csv")
+"""Sources that get only the options that are given."""
 
 
 def takes_label_map(found: DetectedSource) -> bool:
