@@ -141,7 +141,7 @@ def open_video(file: Any, path: str | None = None, code: str = "E345") -> Iterat
             "is not a video in a known format",
             expected=f"a video: {', '.join(VIDEO_FORMATS)}",
             found=f"bytes starting with {head[:8].hex(' ')}" if head else "0 bytes",
-            do="convert it to MP4: ffmpeg -i IN OUT.mp4" if code == "E345" else "rekord check PATH",
+            do="convert it to MP4: ffmpeg -i IN OUT.mp4" if code == "E345" else "write the dataset again from an intact file",
             path=path,
         )
     missing_bytes = _count_missing_bytes(file, name, size_bytes)
@@ -310,5 +310,5 @@ def decode_video(data: bytes, resize: tuple[int, int] | None) -> Array:
 def _corrupt_video_error(code: str, expected: str, found: str, path: str | None) -> InvalidMedia:
     is_decoding = code[0] == "D"
     what = "cannot be decoded" if is_decoding else "is truncated or corrupt"
-    do = "rekord check PATH" if is_decoding else COPY_AGAIN_HINT
+    do = "write the dataset again from an intact file" if is_decoding else COPY_AGAIN_HINT
     return InvalidMedia(code, what, expected=expected, found=found, do=do, path=path)

@@ -316,7 +316,7 @@ def _read_all(file: int, path: str) -> bytes:
             "is in a file that is larger than a record can be",
             expected="at most 2 GiB",
             found=f"{status.st_size:,} bytes",
-            do="split the image into tiles, or store file paths",
+            do="split it into smaller ones, or store file paths",
             path=path,
         )
     data = os.read(file, status.st_size + 1)
