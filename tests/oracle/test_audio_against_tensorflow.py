@@ -62,7 +62,9 @@ def test_frames_are_ragged_tensors(tmp_path: Path) -> None:
     assert batch["video"].flat_values.shape[-1] == 3
 
 
-@pytest.mark.parametrize("options", [{}, {"power": 1, "log": False}, {"mels": 40, "low": 20.0, "high": 4000.0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"power": 1, "log": False}, {"mels": 40, "low": 20.0, "high": 4000.0}], ids=str
+)
 def test_spectrograms_are_those_of_tf_signal(options: dict[str, float]) -> None:
     samples = tone(5000)[:, 0] + np.random.default_rng(1).standard_normal(5000).astype(np.float32) * 0.1
     found = compute_spectrogram(samples, 16_000, rk.transforms.spectrogram(400, 160, **options))

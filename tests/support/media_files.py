@@ -76,6 +76,20 @@ def put_video(path: Path, frames: int = 10, **options: Any) -> Path:
     return path
 
 
+def video_without_frames() -> bytes:
+    """A Matroska file with audio only."""
+    import av
+
+    file = io.BytesIO()
+    with av.open(file, "w", format="matroska") as container:
+        stream = container.add_stream("pcm_s16le", rate=8000)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), format="s16", layout="mono")
+        frame.rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return file.getvalue()
+
+
 def rotate_mp4(data: bytes, degrees: int) -> bytes:
     """An MP4 that players turn by 90 degrees clockwise or counterclockwise, as phones write them."""
     unit, at = 1 << 16, data.index(b"tkhd")

@@ -49,7 +49,9 @@ def test_a_file_is_stored_unchanged_and_decoded_as_libsndfile_does(form: str, tm
         expected, _ = soundfile.read(io.BytesIO(file), dtype="float32")
         assert row.dtype == np.float32
         assert row.shape == expected.shape
-        assert np.abs(row - expected).max() <= (1e-7 if form == "mp3" else 0)  # libmpg123 rounds differently after a seek
+        assert np.abs(row - expected).max() <= (
+            1e-7 if form == "mp3" else 0
+        )  # libmpg123 rounds differently after a seek
 
 
 def test_channels_are_averaged_unless_they_are_declared(tmp_path: Path) -> None:
@@ -59,7 +61,10 @@ def test_channels_are_averaged_unless_they_are_declared(tmp_path: Path) -> None:
     assert np.array_equal(whole, expected)
     (mixed,) = decoded(tmp_path / "1", [file])
     assert np.allclose(mixed, expected.mean(axis=1), atol=1e-7)
-    assert rk.open(tmp_path / "1" / "out")["train"].batches(1, decode=True, ragged="pad").peek()["x"].shape == (1, 100)
+    assert rk.open(tmp_path / "1" / "out")["train"].batches(1, decode=True, ragged="pad").peek()["x"].shape == (
+        1,
+        100,
+    )
 
 
 def test_pcm_samples_are_those_of_the_file(tmp_path: Path) -> None:

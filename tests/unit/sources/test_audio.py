@@ -15,7 +15,7 @@ from rekord.errors import RekordError
 from rekord.sources.detect import detect_source, identify_source
 
 pytest.importorskip("soundfile")
-from media_files import audio_bytes, put_audio  # noqa: E402
+from media_files import audio_bytes, put_audio
 
 
 def rows_of(source: Any) -> list[Any]:
@@ -90,7 +90,6 @@ def test_bad_files_are_bad_rows(folder: Path, tmp_path: Path) -> None:
     dataset = rk.write(folder, tmp_path / "out", progress=False, on_bad_row="reject", max_rejects=4)
     assert dataset.records == 5
     rejects = (tmp_path / "out" / ".rekord" / "rejects.jsonl").read_text().splitlines()
-
 
     found = [(os.path.basename(one["origin"]["path"]), one["code"]) for one in map(json.loads, rejects)]
     assert found == [("5.wav", "E341"), ("6.wav", "E342"), ("7.wav", "E341"), ("8.m4a", "E341")]

@@ -18,8 +18,8 @@ from rekord.sources import video_frames
 from rekord.sources.detect import detect_source, identify_source
 
 pytest.importorskip("av")
-from media_files import put_video, rotate_mp4, video_bytes  # noqa: E402
-from PIL import Image  # noqa: E402
+from media_files import put_video, rotate_mp4, video_bytes
+from PIL import Image
 
 
 def rows_of(source: Any) -> list[Any]:
@@ -156,7 +156,9 @@ def test_lists_give_classes_and_clips(folder: Path, tmp_path: Path) -> None:
     (folder / "list.csv").write_text("video,label,split\n1.mp4,a,train\n2.avi,b,val\n")
     assert identify_source(folder).kind == "video_csv"
     source = rk.sources.video_csv(folder / "list.csv", clips=5)
-    assert [(row.values["filename"], row.values["clip"], row.values["label"], row.line) for row in rows_of(source)] == [
+    assert [
+        (row.values["filename"], row.values["clip"], row.values["label"], row.line) for row in rows_of(source)
+    ] == [
         ("1.mp4", 0, "a", 2),
         ("1.mp4", 1, "a", 2),
         ("2.avi", 0, "b", 3),
