@@ -340,7 +340,7 @@ def image_csv(
 
 
 def check_list_options(columns: Mapping[str, str | None], text: bool | None) -> tuple[tuple[str, str | None], ...]:
-    """The columns by role, "image" for the file of any kind; UsageError for what is no column name."""
+    """The columns by role, "image" for the file of any kind; UsageError for anything but column names."""
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
             raise invalid(name, column, "a column name", f'{name}="…"')
