@@ -24,7 +24,7 @@ MAX_CHECKED_VALUES = 1 << 30
 MAX_DECODED_VALUES = 1 << 28
 """Samples of all channels that are decoded at once: 1 GiB as float32."""
 _UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # written by programs that could not know the size, such as those in a pipe
-_CHECK_HINT = "rekord check PATH"
+_CHECK_HINT = "write the dataset again from an intact file"
 
 
 class InvalidMedia(InvalidImage):
@@ -287,7 +287,7 @@ def store_audio(value: Any, feature: Audio) -> bytes:
         return _encode_samples(array, feature)
     if isinstance(value, VerifiedBytes):
         return value
-    return inspect_audio(value, feature, "headers")[0]
+    return inspect_audio(value, feature, "full")[0]
 
 
 def _store_pcm(value: Any, array: Array | None, feature: Audio) -> bytes:

@@ -40,7 +40,7 @@ class CheckedFile(NamedTuple):
 
 @singledispatch
 def check_encoded_file(feature: Feature, value: Any, verify: Verify) -> CheckedFile | None:
-    """The bytes of an audio or video file; None if the value is no file. Raises InvalidValue."""
+    """The bytes of an audio or video file; None if the value is not a file. Raises InvalidValue."""
     raise NotImplementedError
 
 

@@ -141,7 +141,9 @@ def open_video(file: Any, path: str | None = None, code: str = "E345") -> Iterat
             "is not a video in a known format",
             expected=f"a video: {', '.join(VIDEO_FORMATS)}",
             found=f"bytes starting with {head[:8].hex(' ')}" if head else "0 bytes",
-            do="convert it to MP4: ffmpeg -i IN OUT.mp4" if code == "E345" else "rekord check PATH",
+            do="convert it to MP4: ffmpeg -i IN OUT.mp4"
+            if code == "E345"
+            else "write the dataset again from an intact file",
             path=path,
         )
     missing_bytes = _count_missing_bytes(file, name, size_bytes)
@@ -154,7 +156,8 @@ def open_video(file: Any, path: str | None = None, code: str = "E345") -> Iterat
         with av.open(
             file, format=_DEMUXERS[name], io_open=_refuse_other_files, metadata_errors="replace"
         ) as container:
-            streams = [one for one in container.streams.video if not _is_cover(one)]
+            # Without a context, FFmpeg has no decoder for the stream.
+            streams = [one for one in container.streams.video if one.codec_context is not None and not _is_cover(one)]
             if not streams:
                 raise InvalidMedia(
                     "E346" if code == "E345" else code,
@@ -282,7 +285,7 @@ def inspect_video(value: Any, feature: Video, verify: Verify) -> tuple[VerifiedB
 
 def store_video(value: Any, feature: Video) -> bytes:
     """The encoded bytes of a video; raises InvalidValue."""
-    return value if isinstance(value, VerifiedBytes) else inspect_video(value, feature, "headers")[0]
+    return value if isinstance(value, VerifiedBytes) else inspect_video(value, feature, "full")[0]
 
 
 def decode_video(data: bytes, resize: tuple[int, int] | None) -> Array:
@@ -309,5 +312,5 @@ def decode_video(data: bytes, resize: tuple[int, int] | None) -> Array:
 def _corrupt_video_error(code: str, expected: str, found: str, path: str | None) -> InvalidMedia:
     is_decoding = code[0] == "D"
     what = "cannot be decoded" if is_decoding else "is truncated or corrupt"
-    do = "rekord check PATH" if is_decoding else COPY_AGAIN_HINT
+    do = "write the dataset again from an intact file" if is_decoding else COPY_AGAIN_HINT
     return InvalidMedia(code, what, expected=expected, found=found, do=do, path=path)

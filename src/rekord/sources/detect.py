@@ -578,8 +578,11 @@ _ACCEPTED_OVERRIDES = {
 _ARRAY_KINDS = ("tiff", "dicom", "nifti", "npy_folder")
 _IMAGE_KINDS = (*FOLDER_KINDS, "coco", "image_csv", "boxes_csv")
 _LIST_KINDS = ("image_csv", "audio_csv", "video_csv")
-_KINDS_WITH_DEFAULTS = ("csv", "jsonl", "text", "text_files", "arff", "excel", "video_folder", *_ARRAY_KINDS)
-"""Their options that are not given are left to their defaults."""
+_KINDS_WITH_DEFAULTS = (
+    *("csv", "jsonl", "text", "text_files", "arff", "excel", "video_folder", "video_csv"),
+    *_ARRAY_KINDS,
+)
+"""Sources that get only the options that are given."""
 
 
 def takes_label_map(found: DetectedSource) -> bool:

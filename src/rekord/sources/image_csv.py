@@ -296,6 +296,7 @@ def unreadable_csv_error(
 _SAMPLE_LINES = 1000
 _MAX_NUMERIC_CLASSES = 1 << 16
 _FILE_KINDS = (IMAGE_FILES, AUDIO_FILES, VIDEO_FILES)
+_LINE_BITS = 40  # of a position; those above count the rows of a line, if its file has several
 _MAX_TRIED = 50  # images that are looked up, or folders
 
 
@@ -340,7 +341,7 @@ def image_csv(
 
 
 def check_list_options(columns: Mapping[str, str | None], text: bool | None) -> tuple[tuple[str, str | None], ...]:
-    """The columns by role, "image" for the file of any kind; UsageError for what is no column name."""
+    """The columns by role, "image" for the file of any kind; UsageError for anything but column names."""
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
             raise invalid(name, column, "a column name", f'{name}="…"')
@@ -449,8 +450,6 @@ class ImageCsvSource(ListingSource):
 
     kind = "image_csv"
     files: ClassVar[FileKind] = IMAGE_FILES
-    row_bits: ClassVar[int] = 0
-    """The bits of a position that count the rows of a line, if files have several."""
 
     @property
     def root(self) -> str:
@@ -480,11 +479,11 @@ class ImageCsvSource(ListingSource):
             try:
                 for count, values in enumerate(self.read_rows(root, line.image), 1):
                     yield SourceRow(
-                        where[0], (line.position << self.row_bits) + count - 1, {**values, **known}, line.line
+                        where[0], line.position + (count - 1 << _LINE_BITS), {**values, **known}, line.line
                     )
             except InvalidValue as refused:
                 yield SourceRow(
-                    where[0], (line.position << self.row_bits) + count, refused.to_error(self.column), line.line
+                    where[0], line.position + (count << _LINE_BITS), refused.to_error(self.column), line.line
                 )
 
     @property
@@ -745,7 +744,13 @@ class ImageCsvSource(ListingSource):
                 preview(line.image),
                 "remove one of the two lines: it would be in the dataset twice",
             ),
-            "E318": ("line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8"),
+            "E318": (
+                "line is not UTF-8",
+                name if line.detail == "image" else line.detail,
+                "UTF-8",
+                "other bytes",
+                "save the file as UTF-8",
+            ),
         }["no image" if line.code == "E360" and not line.image else line.code or ""]
         where = Location(path=join_path(self.root, line.list), line=line.line, feature=feature)
         return error(line.code or "", what, location=where, expected=expected, found=found, do=do)

@@ -70,7 +70,6 @@ class VideoCsvSource(ImageCsvSource):
 
     kind = "video_csv"
     files = VIDEO_FILES
-    row_bits = 24
 
     @property
     def column(self) -> str:

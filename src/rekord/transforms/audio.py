@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rekord.arguments import check_keywords, flag, integer, invalid, one_of, positive_int, real_number
+from rekord.arguments import check_keywords, flag, integer, invalid, positive_int, real_number
 from rekord.codec.audio import (
     HEAD_BYTES,
     MAX_DECODED_VALUES,
@@ -82,6 +82,8 @@ def spectrogram(
     logarithm, after adding 0.000001. The values are those of `tf.signal.stft` and
     `tf.signal.linear_to_mel_weight_matrix`. The rate must be declared: use `resample` first.
     """
+    if power not in (1, 2):
+        raise invalid("power", power, "1 or 2", "power=2")
     positive_int("window", window, most=_MAX_WINDOW)
     positive_int("hop", hop)
     points = 1 << (window - 1).bit_length() if fft is None else positive_int("fft", fft, most=_MAX_WINDOW)
@@ -107,7 +109,7 @@ def spectrogram(
         mels=mels,
         low=float(low),
         high=None if high is None else float(high),
-        power=one_of("power", power, (1, 2)),
+        power=power,
         log=flag("log", log),
     )
 
