@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from rekord.sources.base import (
     Chunk,
     ColumnChunk,
     FileListing,
+    SizeCheckedFile,
     SourceFacts,
     SourceFile,
     SourceGuess,
     SurveyCache,
-    check_unchanged,
     corrupt_file_error,
     empty_file_error,
     source_path,
@@ -28,7 +29,7 @@ from rekord.sources.libraries import import_reader
 from rekord.sources.sqlite import check_unique_names, query_error, quote_name
 from rekord.sources.table_files import TableFiles, check_same_columns, kept_columns
 from rekord.sources.tables import TableColumn, build_facts
-from rekord.sources.value_tables import missing_table_error, several_tables_error, table_name
+from rekord.sources.value_tables import check_head, missing_table_error, several_tables_error, table_name
 from rekord.storage.archives import require_own_file
 
 EXTENSIONS = (".duckdb", ".ddb", ".db")
@@ -36,6 +37,9 @@ MAGIC = b"DUCK"
 MAGIC_OFFSET = 8
 
 _BATCH_ROWS = 8_192
+_DATABASE_HEADER = struct.Struct("<8xQ16xQQ")
+_DATABASE_HEADERS = (4096, 8192)
+_FIRST_BLOCK = 12_288
 _SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -117,25 +121,29 @@ class DuckdbSource(TableFiles):
         """The rows of a file in record batches."""
         package = import_reader("duckdb", "sql", "a DuckDB database")
         require_own_file(path, "a DuckDB database")
-        check_unchanged(path, file)
-        if not file.size_bytes:
-            raise empty_file_error(path, "an empty file", expected="a DuckDB database")
+        check_head(path, file, "DuckDB database", MAGIC, MAGIC_OFFSET)
+        _check_size(path, file)
         try:
             database = package.connect(os.path.abspath(path), read_only=True, config=_SETTINGS)
         except package.Error as failure:
             raise corrupt_file_error(path, "DuckDB database", _first_line(failure)) from None
+        reader: Any = None
         try:
             query = self.query
             if query is None:
                 query = f"SELECT * FROM {quote_name(_choose_table(database, path, self.table))}"
             else:
                 _check_query(package, database, query, path)
-            yield database.sql(query).to_arrow_reader(_BATCH_ROWS)
+            reader = database.sql(query).to_arrow_reader(_BATCH_ROWS)
+            yield reader
         except (package.IOException, package.FatalException, package.InternalException) as failure:
             raise corrupt_file_error(path, "DuckDB database", _first_line(failure)) from None
         except package.Error as failure:
             raise query_error(path, _first_line(failure), None) from None
         finally:
+            # A result that is not closed keeps the database, and the next connection to it waits for its end.
+            if reader is not None:
+                reader.close()
             database.close()
 
 
@@ -158,6 +166,25 @@ def duckdb(
     return DuckdbSource(
         source_path(path, "duckdb"), kept_columns(columns), table_name("table", table), table_name("query", query)
     )
+
+
+def _check_size(path: str, file: SourceFile) -> None:
+    """Raise if the file is shorter than its header says: DuckDB may then not return.
+
+    0     main header
+    4096  first database header:  checksum, iteration, 2 × unused here, blocks, bytes of a block  (u64 each)
+    8192  second one; the one of the later iteration is valid
+    12288 blocks
+    """
+    with SizeCheckedFile(path, file) as opened:
+        head = opened.read(_FIRST_BLOCK)
+    found = f"{file.size_bytes:,} bytes, fewer than its header declares"
+    if len(head) == _FIRST_BLOCK:
+        headers = [_DATABASE_HEADER.unpack_from(head, offset) for offset in _DATABASE_HEADERS]
+        _, blocks, block_bytes = max(headers)
+        if _FIRST_BLOCK + blocks * block_bytes <= file.size_bytes:
+            return
+    raise corrupt_file_error(path, "DuckDB database", found)
 
 
 def _choose_table(database: Any, path: str, wanted: str | None) -> str:

@@ -448,10 +448,7 @@ def _guess_type(column: ColumnTexts, na: Sequence[str] | None, delimiter: str | 
     words = {text.lower() for text in islice(bare, SAMPLE_ROWS)}
     if any(words <= pair for pair in _BOOLEANS):
         shown = " and ".join(repr(word) for word in sorted(set(bare))[:2])
-        do = f"to store class ids: {_declare(name, 'Label()')}"
-        if is_csv:
-            do += f"""; to store bools: {_declare(name, 'Int64(dtype="bool")')}"""
-        return _text_guess(name, f"its values are {shown}", do)
+        return _text_guess(name, f"its values are {shown}", f"to store class ids: {_declare(name, 'Label()')}")
     if all(_ISO_DATE.fullmatch(text) for text in bare):
         feature = 'Timestamp(tz="UTC")' if re.search(r"Z|:.*[+-]", bare[0]) else "Timestamp()"
         do = f"to store times: {_declare(name, feature)}" if is_csv else None

@@ -33,7 +33,7 @@ from rekord.sources.base import (
 from rekord.sources.libraries import import_reader
 from rekord.sources.table_files import TableFiles, kept_columns, open_library_file
 from rekord.sources.tables import BATCH_BYTES, BATCH_ROWS, inconsistent_file_error, missing_column_error
-from rekord.sources.value_tables import several_tables_error, table_name
+from rekord.sources.value_tables import check_head, several_tables_error, table_name
 from rekord.storage import raw_files
 from rekord.storage.raw_files import split_member_path
 
@@ -171,6 +171,8 @@ def _import_h5py() -> Any:
 @contextmanager
 def _open_file(path: str, file: SourceFile) -> Iterator[Any]:
     h5py = _import_h5py()
+    if file.size_bytes:
+        check_head(path, file, "HDF5 file", MAGIC)
     describe = lambda text: f"data that cannot be read: {text[:80]}"  # noqa: E731
     with open_library_file(path, file, "HDF5 file", (RuntimeError, KeyError, TypeError), describe):
         if split_member_path(path) is None:

@@ -13,11 +13,12 @@ from typing import Any
 from rekord.arguments import check_keywords, conflicting_options
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.sources.base import SourceFile, check_unchanged, corrupt_file_error, empty_file_error, source_path
+from rekord.sources.base import SourceFile, corrupt_file_error, empty_file_error, source_path
 from rekord.sources.table_files import kept_columns
 from rekord.sources.value_tables import (
     Values,
     ValueTable,
+    check_head,
     missing_table_error,
     several_tables_error,
     table_name,
@@ -91,9 +92,7 @@ def quote_name(name: str) -> str:
 @contextmanager
 def _open_database(path: str, file: SourceFile) -> Iterator[sqlite3.Connection]:
     require_own_file(path, "a SQLite database")
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        raise empty_file_error(path, "an empty file", expected="a SQLite database")
+    check_head(path, file, "SQLite database", MAGIC)
     if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
         raise error(
             "X526",

@@ -18,11 +18,13 @@ from rekord.schema.infer import infer_rows
 from rekord.sources.base import (
     Chunk,
     FileListing,
+    SizeCheckedFile,
     SourceFacts,
     SourceFile,
     SourceGuess,
     SourceRow,
     SurveyCache,
+    corrupt_file_error,
     empty_file_error,
 )
 from rekord.sources.fields import SAMPLE_ROWS, guess_json_columns
@@ -179,6 +181,16 @@ class _RowFacts:
 def table_name(option: str, value: object) -> str | None:
     """The name of a table in a file, as given."""
     return None if value is None else non_blank(option, value, expected="a name", do=f'{option}="name"')
+
+
+def check_head(path: str, file: SourceFile, kind: str, magic: bytes, offset: int = 0) -> None:
+    """Raise if a file that a library opens by itself is empty, cannot be read, or is of another kind."""
+    with SizeCheckedFile(path, file) as opened:
+        head = opened.read(offset + len(magic))
+    if not head:
+        raise empty_file_error(path, "an empty file", expected=kind)
+    if not head.startswith(magic, offset):
+        raise corrupt_file_error(path, kind, f"no header of {kind} at its start")
 
 
 def several_tables_error(path: str, what: str, option: str, names: Sequence[str]) -> RekordError:
