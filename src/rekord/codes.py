@@ -233,6 +233,10 @@ CODES: dict[str, str] = {
     # X54x: damage found by `salvage`
     "X540": "no intact record found",
     "X541": "shard has fewer records than the manifest lists",
+    # X542 to X544: files that hold more than one table, or refer to others
+    "X542": "file has several tables",
+    "X543": "file refers to data in other files",
+    "X544": "query cannot be run",
     # X545 to X549: what `check` needs of a dataset and of the disk
     "X545": "shard does not match dataset_info.json",
     "X546": "no space for temporary files of the duplicate search",
@@ -240,8 +244,12 @@ CODES: dict[str, str] = {
     "X547": "shard index does not match its file",
     "X548": "file changed while it was read",
     "X549": "TFDS dataset is not stored as TFRecords",
+    # X550 and X551: archives
+    "X550": "archive is not safe to read",
+    "X551": "member of an archive cannot be read",
     # X552 to X554: classes of records
     "X552": "records have no class",
+    "X553": "JSON document is not a list of rows",
     # X555 to X557: remote storage
     "X555": "remote storage cannot be reached",
     "X556": "access to remote storage was denied",

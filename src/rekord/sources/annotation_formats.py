@@ -16,13 +16,17 @@ from rekord.sources.boxes_csv import BOX_SIDES, COLUMN_ALIASES, recognize_boxes_
 from rekord.sources.image_csv import ImageCsvReader, find_columns, recognize_image_list
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name
 from rekord.sources.segmentation import recognize_pair_list
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
 HEAD_BYTES = 256 * 1024
 _SAMPLE_ROWS = 20
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
 _COCO_MEMBERS = {b'"images"', b'"annotations"'}
-_CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
+_CONTENT_MAGIC = (
+    *((0, b"PAR1", "parquet"), (0, b"ARROW1", "arrow"), (0, b"\x93NUMPY", "npy"), (0, b"Obj\x01", "avro")),
+    *((0, b"SQLite format 3\0", "sqlite"), (0, b"\x89HDF\r\n\x1a\n", "hdf5"), (8, b"DUCK", "duckdb")),
+)
 _TAR_MAGIC_OFFSET = 257
 _IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
 _IMAGE_COLUMN = re.compile(rb"[^\n]*(image|img|file|path|\bid)", re.IGNORECASE)
@@ -31,7 +35,7 @@ _VOC_ROOT = re.compile(rb"<annotation(\s[^<>]*)?/?>")
 
 def read_file_head(path: str, most_bytes: int = HEAD_BYTES) -> bytes:
     """The first bytes of a file; none if it cannot be read, which reading it reports."""
-    if not os.path.isfile(path):
+    if not raw_files.isfile(path):
         return b""
     try:
         with LOCAL.open_read(path) as file:
@@ -43,8 +47,8 @@ def read_file_head(path: str, most_bytes: int = HEAD_BYTES) -> bytes:
 def detect_content_kind(path: str) -> str | None:
     """The source for a file with an unknown kind of name."""
     head = read_file_head(path)
-    for magic, kind in _CONTENT_MAGIC:
-        if head.startswith(magic):
+    for offset, magic, kind in _CONTENT_MAGIC:
+        if head.startswith(magic, offset):
             return kind
     if head[_TAR_MAGIC_OFFSET : _TAR_MAGIC_OFFSET + 5] == b"ustar":
         return "webdataset"

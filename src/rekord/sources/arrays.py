@@ -26,6 +26,7 @@ from rekord.schema.row_adapters import column_batches
 from rekord.sources import base, tables
 from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, FileListing, SourceFacts, SourceFile
 from rekord.sources.table_files import TableFiles, kept_columns, open_library_file
+from rekord.storage import raw_files
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -292,7 +293,7 @@ def _open_npz_members(
         ),
         ExitStack() as stack,
     ):
-        archive = stack.enter_context(zipfile.ZipFile(path))
+        archive = stack.enter_context(zipfile.ZipFile(stack.enter_context(raw_files.open_binary(path))))
         members: dict[str, tuple[Any, NpyHeader]] = {}
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")

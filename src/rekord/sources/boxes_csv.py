@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from rekord.arguments import as_path, check_keywords, invalid
@@ -23,6 +22,7 @@ from rekord.sources.base import SourceGuess, UnusedInput
 from rekord.sources.coco import find_root
 from rekord.sources.detection_common import AnnotationSource, RowEntry
 from rekord.sources.image_folder import SourceListing, is_image_name, join_path, to_printable_path
+from rekord.storage import raw_files
 
 MAX_CSV_BYTES = 2 << 30
 _SAMPLE_LINES = 20
@@ -97,7 +97,7 @@ def recognize_boxes_csv(path: str, head: bytes | None = None) -> bool:
 
     `head` is the beginning of the file, if it was already read.
     """
-    if head is None and os.path.isdir(path):
+    if head is None and raw_files.isdir(path):
         return bool(detection.recognized_lists(path, recognize_boxes_csv))
     text, _ = detection.read_list_head(path, head)
     rows: list[list[str]] = []
@@ -240,7 +240,7 @@ class BoxesCsvSource(AnnotationSource):
 
     def _find_lists(self) -> list[tuple[str, str | None]]:
         """The files of boxes, with their splits."""
-        if not os.path.isdir(self.csv):
+        if not raw_files.isdir(self.csv):
             return [(self.csv, None)]
         lists = detection.find_lists(self.csv, recognize_boxes_csv)
         if not lists or (len(lists) > 1 and None in lists.values()):
@@ -272,7 +272,7 @@ class BoxesCsvSource(AnnotationSource):
         self, groups: Iterable[_ImageLines], guesses: list[SourceGuess]
     ) -> tuple[dict[str, str] | None, str | None]:
         """The names of classes that are ids, from a file next to the lists, and that file."""
-        folder = self.csv if os.path.isdir(self.csv) else os.path.dirname(self.csv) or "."
+        folder = self.csv if raw_files.isdir(self.csv) else os.path.dirname(self.csv) or "."
         names, path = detection.find_class_names([folder, self.root])
         labels = {box.name for group in groups for box in group.boxes}
         first = detection.first_class_id(labels, len(names))
@@ -519,7 +519,7 @@ def _measure_boxes(one: _BoxList, paths: Mapping[str, str]) -> list[tuple[tuple[
         size: tuple[float, float] = (group.size[0] or _MAX_PIXELS, group.size[1] or _MAX_PIXELS)
         if None in group.size and name in paths:
             with suppress(RekordError):
-                image = inspect_image(Path(paths[name]), name="image", verify="headers")
+                image = inspect_image(raw_files.to_path(paths[name]), name="image", verify="headers")
                 size = image.width, image.height
         measured += [(box.sides, *size) for box in group.boxes]
     return measured

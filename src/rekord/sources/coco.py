@@ -20,6 +20,7 @@ from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.detection_common import AnnotationSource, RowEntry
 from rekord.sources.image_folder import SourceListing
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
 _MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; larger claims are not believed
@@ -265,13 +266,13 @@ def find_json_files(path: str) -> list[CocoFile]:
 def _iter_json_files(folder: str) -> Iterator[CocoFile]:
     for name in ("annotations", "Annotations"):
         inner = os.path.join(folder, name)
-        if os.path.isdir(inner):
+        if raw_files.isdir(inner):
             yield from _select_best_kind(inner)
             return
     exported = [
         CocoFile(os.path.join(folder, entry.name, ROBOFLOW_FILE_NAME), entry.name, None)
         for entry in LOCAL.list(folder)
-        if entry.kind == "folder" and os.path.isfile(os.path.join(folder, entry.name, ROBOFLOW_FILE_NAME))
+        if entry.kind == "folder" and raw_files.isfile(os.path.join(folder, entry.name, ROBOFLOW_FILE_NAME))
     ]
     yield from exported or _select_best_kind(folder)
 

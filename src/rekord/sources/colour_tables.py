@@ -11,6 +11,7 @@ from rekord.arguments import is_utf8_encodable
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.image_folder import join_path
+from rekord.storage import raw_files
 from rekord.storage.local import read_error
 
 VOC_SEGMENTATION_CLASSES = (
@@ -57,9 +58,9 @@ class ColourTable(NamedTuple):
 def find_colour_table(folders: list[str]) -> str | None:
     """The first table of colours in these folders, by its name: `label_colors.txt`, `class_dict.csv`, …"""
     for folder in dict.fromkeys(map(os.path.normpath, folders)):
-        names = sorted(os.listdir(folder), key=os.fsencode) if os.path.isdir(folder) else []
+        names = sorted(raw_files.listdir(folder), key=os.fsencode) if raw_files.isdir(folder) else []
         for path in [os.path.join(folder, name) for name in names if _TABLE_NAMES.fullmatch(name.lower())]:
-            if os.path.isfile(path):
+            if raw_files.isfile(path):
                 return path
     return None
 
@@ -113,7 +114,7 @@ def read_text_lines(path: str) -> Iterator[tuple[int, str]]:
     """The non-empty lines of a small text file, with their numbers."""
     number = 0
     try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        with raw_files.open_text(path, "utf-8-sig", "surrogateescape") as file:
             while line := file.readline(_MAX_LINE_CHARACTERS + 1):
                 number += 1
                 if len(line) > _MAX_LINE_CHARACTERS or "\0" in line:
@@ -128,7 +129,7 @@ def read_text_lines(path: str) -> Iterator[tuple[int, str]]:
 def read_voc_classes(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | None]:
     """The classes of a folder, and the colours that stand for them."""
     path = os.path.join(root, "labelmap.txt")
-    if not os.path.isfile(path):
+    if not raw_files.isfile(path):
         return VOC_SEGMENTATION_CLASSES, {
             **{_palette_colour(i): i for i in range(len(VOC_SEGMENTATION_CLASSES))},
             _VOID_COLOUR: VOC_IGNORE,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +39,7 @@ from rekord.sources.image_folder import (
     strip_image_extension,
     to_printable_path,
 )
+from rekord.storage import raw_files
 from rekord.storage.local import read_error
 
 MAX_LABEL_BYTES = 16 << 20
@@ -171,7 +171,7 @@ class AnnotationSource(ListingSource, ABC):
         """The values of an image; `size` is the annotated (width, height), boxes are pixels or `normalised`."""
         width, height = size
         values: dict[str, Any] = {
-            "image": Path(self.root) / image,
+            "image": raw_files.to_path(self.root, image),
             "filename": name,
             "source_id": name if source_id is None else source_id,
             "boxes_normalised" if normalised else "boxes": np.array(boxes, np.float32).reshape(-1, 4),
@@ -240,7 +240,7 @@ def candidate_image_folders(path: str) -> list[str]:
     inner = [name for one in own for name in (one, f"images/{one}", f"{one}/images", f"{one}_images")]
     usual = ["", "images", "JPEGImages", "img", "imgs", "Images", *inner, "train", "data"]
     try:
-        with os.scandir(folder) as entries:
+        with raw_files.scandir(folder) as entries:
             others = sorted([one.name for one in entries if one.is_dir() and not one.name.startswith(".")])
     except OSError:
         others = []
@@ -248,12 +248,12 @@ def candidate_image_folders(path: str) -> list[str]:
     above = ["../images", "../JPEGImages", "../img"] if os.path.basename(folder).lower() in LIST_FOLDERS else []
     names = [*usual, *others[:_MAX_TRIED], *above, *([".."] if above else [])]
     places = dict.fromkeys(os.path.normpath(os.path.join(folder, *one.split("/"))) for one in names)
-    return [place for place in places if os.path.isdir(place)]
+    return [place for place in places if raw_files.isdir(place)]
 
 
 def find_image_folder(names: Sequence[str], candidates: Iterable[str]) -> str | None:
     """The folder that has the most of the images, the first of equals; if none has any, the first that exists."""
-    folders = [one for one in dict.fromkeys(map(os.path.normpath, candidates)) if os.path.isdir(one)]
+    folders = [one for one in dict.fromkeys(map(os.path.normpath, candidates)) if raw_files.isdir(one)]
     tried = names[:_MAX_TRIED]
     counts = [sum([find_image(folder, name) is not None for name in tried]) for folder in folders]
     return folders[counts.index(max(counts))] if folders else None
@@ -298,7 +298,7 @@ def find_base(paths: list[str], folders: Sequence[str]) -> tuple[str, int]:
 def read_small_file(path: str, most_bytes: int, code: str) -> bytes:
     """The bytes of a file that is held in memory; one that is implausibly large is refused."""
     try:
-        with open(path, "rb") as file:
+        with raw_files.open_binary(path) as file:
             data = file.read(most_bytes + 1)
     except OSError as failure:
         raise read_error(path, failure) from failure
@@ -362,9 +362,9 @@ def find_lists(folder: str, recognize: Callable[[str], bool]) -> dict[str, str |
     """
     found: dict[str, str | None] = {}
     try:
-        places = [name for name in sorted(os.listdir(folder)) if name.lower() in SPLIT_NAMES]
-        for place in ["", *[name for name in places if os.path.isdir(os.path.join(folder, name))]]:
-            names = sorted(os.listdir(os.path.join(folder, place)), key=os.fsencode)
+        places = [name for name in sorted(raw_files.listdir(folder)) if name.lower() in SPLIT_NAMES]
+        for place in ["", *[name for name in places if raw_files.isdir(os.path.join(folder, name))]]:
+            names = sorted(raw_files.listdir(os.path.join(folder, place)), key=os.fsencode)
             stems = {strip_image_extension(name) for name in names if is_image_name(name)}
             # A text file named like an image describes only that image.
             lists = [one for one in names if one.lower().endswith(LIST_EXTENSIONS) and one[:-4] not in stems]
@@ -390,8 +390,8 @@ def recognized_lists(folder: str, recognize: Callable[[str], bool]) -> dict[str,
 
 def read_list_head(path: str, head: bytes | None = None) -> tuple[str, bool]:
     """The first lines of a list, all of them complete, and whether there are more; none if it cannot be read."""
-    if head is None and path.lower().endswith(LIST_EXTENSIONS) and os.path.isfile(path):  # opening a pipe waits
-        with suppress(OSError), open(path, "rb") as file:
+    if head is None and path.lower().endswith(LIST_EXTENSIONS) and raw_files.isfile(path):  # opening a pipe waits
+        with suppress(OSError), raw_files.open_binary(path) as file:
             head = file.read(HEAD_BYTES)
     data = head or b""
     is_cut = len(data) >= HEAD_BYTES
@@ -412,7 +412,7 @@ def read_class_names(path: str) -> tuple[str, ...]:
     """The names in a file, one per line, optionally after their ids; none if they are not unique."""
     names = []
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        with raw_files.open_text(path, "utf-8-sig") as file:
             if os.fstat(file.fileno()).st_size > MAX_LABEL_BYTES:
                 return ()
             names = [line.strip() for line in file if line.strip()]
@@ -431,9 +431,9 @@ def find_class_names(folders: Iterable[str]) -> tuple[tuple[str, ...], str | Non
     """The names in the first file of class names in these folders, and its path."""
     for folder in dict.fromkeys(map(os.path.normpath, folders)):
         with suppress(OSError):
-            for name in sorted(os.listdir(folder), key=os.fsencode):
+            for name in sorted(raw_files.listdir(folder), key=os.fsencode):
                 path = os.path.join(folder, name)
-                if NAMES_FILE_PATTERN.fullmatch(name.lower()) and os.path.isfile(path):
+                if NAMES_FILE_PATTERN.fullmatch(name.lower()) and raw_files.isfile(path):
                     names = read_class_names(path)
                     if names:
                         return names, path

@@ -15,6 +15,7 @@ from rekord.sources.annotation_formats import read_file_head
 from rekord.sources.base import SourceFacts, SourceGuess, UnusedInput
 from rekord.sources.image_folder import is_image_name, split_of_folder, strip_image_extension, to_printable_path
 from rekord.sources.segmentation import find_mask_naming
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
 _MAX_FOLDERS = 3000  # inspected in all, however large a tree is
@@ -267,7 +268,7 @@ class FolderSurvey:
 
     def _has_content(self, parts: Parts) -> bool:
         try:
-            return os.path.getsize(self.path(parts)) > 0
+            return raw_files.getsize(self.path(parts)) > 0
         except OSError:
             return True  # reading it reports the cause
 
@@ -305,7 +306,7 @@ def _inspect_folder(path: str, parts: Parts) -> SurveyedFolder:
         name = entry.name
         if _is_hidden(name):
             continue
-        is_folder = entry.kind == "folder" or (entry.link and os.path.isdir(os.path.join(path, name)))
+        is_folder = entry.kind == "folder" or (entry.link and raw_files.isdir(os.path.join(path, name)))
         (folders if is_folder else images if is_image_name(name) else others).append(name)
     for names in (folders, images, others):
         names.sort(key=os.fsencode)
@@ -339,7 +340,7 @@ def find_unused_files(folder: str, used: Iterable[str], kind: str) -> tuple[Unus
             place = os.path.join(folder, parts)
             known = by_folder.get(os.path.abspath(place), set())
             try:
-                with os.scandir(place) as entries:
+                with raw_files.scandir(place) as entries:
                     listed = sorted([(one.name, one.is_dir(follow_symlinks=False)) for one in entries])
             except OSError:
                 continue  # the source reports what it cannot read

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
@@ -55,6 +54,7 @@ from rekord.sources.image_folder import (
     strip_image_extension,
     to_printable_path,
 )
+from rekord.storage import raw_files
 from rekord.storage.local import read_error
 
 # As compared: in lower case, without spaces, hyphens and underscores.
@@ -94,8 +94,8 @@ class ImageCsvReader:
     def __enter__(self) -> tuple[SourceFile, Iterator[tuple[int, list[str]]]]:
         try:
             # Bytes that are not UTF-8 are kept, so that their line can be reported.
-            self.file = open(self.path, encoding="utf-8-sig", errors="surrogateescape", newline="")
-            facts = os.fstat(self.file.fileno())
+            self.file = raw_files.open_text(self.path, "utf-8-sig", "surrogateescape", "")
+            facts = raw_files.stat(self.path)
         except OSError as failure:
             raise read_error(self.path, failure) from failure
         own = SourceFile(os.path.basename(self.path), facts.st_size, facts.st_mtime_ns)
@@ -331,7 +331,7 @@ def recognize_image_list(path: str, head: bytes | None = None) -> bool:
 
     `head` is the beginning of the file, if it was already read.
     """
-    if head is None and os.path.isdir(path):
+    if head is None and raw_files.isdir(path):
         with suppress(RekordError):
             return bool(_find_lists(path)[0])
         return False
@@ -422,7 +422,7 @@ class ImageCsvSource(ListingSource):
 
     @property
     def root(self) -> str:
-        return self.path if os.path.isdir(self.path) else os.path.dirname(self.path) or "."
+        return self.path if raw_files.isdir(self.path) else os.path.dirname(self.path) or "."
 
     def options(self) -> Mapping[str, Any]:
         return {
@@ -433,7 +433,7 @@ class ImageCsvSource(ListingSource):
         }
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
-        root = Path(self.images or self.root)
+        root = raw_files.to_path(self.images or self.root)
         names, lines = part.content
         for line in lines:
             values: dict[str, Any] | RekordError
@@ -449,7 +449,7 @@ class ImageCsvSource(ListingSource):
 
     def _list(self) -> SourceListing:
         """Read the lists, and look up every file."""
-        if os.path.isdir(self.path):
+        if raw_files.isdir(self.path):
             lists, other = _find_lists(self.path)
             if not lists:
                 raise self._no_lists_error()
@@ -626,16 +626,16 @@ class ImageCsvSource(ListingSource):
         folders = Counter(os.path.dirname(path) for path in listed)
         unused = []
         for folder in sorted(folders)[:_MAX_TRIED]:
-            with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
+            with suppress(OSError), raw_files.scandir(os.path.join(root, folder)) as entries:
                 names = [entry.name for entry in entries if is_image_name(entry.name)]
                 more = sum([os.path.normpath(os.path.join(folder, name)) not in listed for name in names])
                 if more:
                     what = os.path.join(to_printable_path(folder), "*")
                     unused.append(UnusedInput("file", what, f"{more:,} images that no list names"))
-        if os.path.isdir(self.path):
+        if raw_files.isdir(self.path):
             known = {file.path for file in files}
-            for name in sorted(os.listdir(self.path), key=os.fsencode)[:_SAMPLE_LINES]:
-                if name not in known and os.path.isfile(os.path.join(self.path, name)) and not is_image_name(name):
+            for name in sorted(raw_files.listdir(self.path), key=os.fsencode)[:_SAMPLE_LINES]:
+                if name not in known and raw_files.isfile(os.path.join(self.path, name)) and not is_image_name(name):
                     unused.append(UnusedInput("file", to_printable_path(name), "not a list that is read"))
         return unused
 

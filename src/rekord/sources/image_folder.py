@@ -7,13 +7,13 @@ import re
 import stat as modes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rekord.arguments import as_path, check_keywords, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
+from rekord.storage import raw_files
 from rekord.storage.local import read_error
 
 # Also formats that no layout stores: such an image is reported, and does not vanish from a dataset.
@@ -58,14 +58,14 @@ class _FolderWalk:
 
     def files(self, folder: str, below: str, inside: tuple[tuple[int, int], ...]) -> Iterator[SourceFile]:
         try:
-            facts = os.stat(folder)
+            facts = raw_files.stat(folder)
             identity = facts.st_dev, facts.st_ino
             if identity in inside:
                 return
             self.path_counts[identity] = self.path_counts.get(identity, 0) + 1
             if self.path_counts[identity] > _MAX_PATHS_TO_FOLDER or len(inside) > _MAX_LEVELS:
                 raise _link_cycle_error(folder)
-            with os.scandir(folder) as names:
+            with raw_files.scandir(folder) as names:
                 entries = [entry for entry in names if not _is_ignored(entry.name)]
         except OSError as failure:
             raise read_error(folder, failure) from failure
@@ -129,7 +129,7 @@ def strip_image_extension(path: str) -> str:
 def stat_file(path: str) -> os.stat_result | None:
     """The facts of a regular file; None if there is none."""
     try:
-        facts = os.stat(path)
+        facts = raw_files.stat(path)
     except (OSError, ValueError):  # a name read from a file may be anything, a zero byte included
         return None
     return facts if modes.S_ISREG(facts.st_mode) else None
@@ -183,7 +183,7 @@ def validate_folder(path: object, *, name: str = "path") -> str:
     """A folder given as an argument."""
     text = as_path(name, path)
     try:
-        is_folder = modes.S_ISDIR(os.stat(text).st_mode)
+        is_folder = modes.S_ISDIR(raw_files.stat(text).st_mode)
     except OSError as failure:
         raise read_error(text, failure) from failure
     if not is_folder:
@@ -274,7 +274,7 @@ class ImageFolderSource(ListingSource):
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         has_splits, paths = part.content
-        root = Path(self.root)
+        root = raw_files.to_path(self.root)
         for path in paths:
             if not is_utf8_encodable(path):
                 yield SourceRow(to_printable_path(path), 0, name_error(self.root, path))

@@ -25,6 +25,7 @@ from rekord.sources.image_folder import (
     strip_image_extension,
     validate_folder,
 )
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
 
@@ -165,12 +166,12 @@ def _candidate_files(root: str) -> Iterator[str]:
     yield from [os.path.join(root, name) for name in sorted(yamls, key=lambda name: name != "data.yaml")]
     for folder in ("", "labels", "labels/train", "train/labels"):
         path = os.path.join(root, *folder.split("/"), "classes.txt")
-        if os.path.isfile(path):
+        if raw_files.isfile(path):
             yield path
     yield from [os.path.join(root, name) for name in names if name.lower().endswith((".names", "_darknet.labels"))]
     for split in ("train", "valid", "test"):
         path = os.path.join(root, split, "_darknet.labels")
-        if os.path.isfile(path):
+        if raw_files.isfile(path):
             yield path
 
 
@@ -462,7 +463,7 @@ def _is_orphan(root: str, path: str, image_folders: set[str]) -> bool:
     if "/".join(folders) not in image_folders:
         return False
     try:
-        with open(os.path.join(root, path), "rb") as file:
+        with raw_files.open_binary(os.path.join(root, path)) as file:
             first = file.readline(4096).decode("ascii").split()
         return len(first) >= 5 and _parse_yolo_line(first, path, 1).number >= 0
     except (OSError, ValueError, RekordError):
@@ -516,7 +517,7 @@ class KittiSource(LabelFileSource):
         has_regions = False
         for image in find_images(validate_folder(self.root)).files:
             labels = find_label_path(image.path)
-            if labels is None or not os.path.isdir(os.path.join(self.root, os.path.dirname(labels))):
+            if labels is None or not raw_files.isdir(os.path.join(self.root, os.path.dirname(labels))):
                 continue
             self.add_file(files, os.path.join(self.root, image.path))
             self.add_file(files, os.path.join(self.root, labels))
@@ -563,7 +564,7 @@ class KittiSource(LabelFileSource):
 
     def _lines(self, labels: str) -> Iterator[_KittiObject]:
         path = self.place(labels)
-        if not os.path.lexists(os.path.join(self.root, labels)):
+        if not raw_files.lexists(os.path.join(self.root, labels)):
             raise error(
                 "E366",
                 "image has no label file",

@@ -31,6 +31,7 @@ from rekord.sources.base import (
     group_by_bytes,
 )
 from rekord.sources.image_folder import to_printable_path
+from rekord.storage import raw_files
 from rekord.storage.find import resolve_record_files
 from rekord.storage.local import LOCAL, PathLike
 
@@ -105,7 +106,7 @@ class RecordsSource:
 
     def facts(self) -> SourceFacts:
         """The files, the schema if given or found, and the number of rows if TFDS has it."""
-        if not any(file.size_bytes or not os.path.isfile(self._full(file)) for file in self.files):
+        if not any(file.size_bytes or not raw_files.isfile(self._full(file)) for file in self.files):
             raise empty_file_error(self._full(self.files[0]), "an empty file", expected="a file of records")
         names = dict.fromkeys(self.splits or ())
         return SourceFacts(
@@ -254,7 +255,7 @@ class _RecordFileReader:
 def _common_root(path: PathLike | Iterable[PathLike], paths: Sequence[str]) -> str:
     if isinstance(path, (str, os.PathLike)):
         place = os.fsdecode(path)
-        if os.path.isdir(place):
+        if raw_files.isdir(place):
             return place
     folders = {os.path.dirname(place) for place in paths}
     try:

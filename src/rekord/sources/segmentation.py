@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
@@ -55,6 +54,7 @@ from rekord.sources.image_folder import (
     to_printable_path,
     validate_folder,
 )
+from rekord.storage import raw_files
 from rekord.storage.local import read_error
 
 _MAX_PREVIEW_CHARACTERS = 60
@@ -128,7 +128,7 @@ class ImageMaskSource(ListingSource):
         return SourceListing(facts, [(pair, pair.size_bytes) for pair in pairs])
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
-        root, mask_root = Path(self.image_root), Path(self.mask_root)
+        root, mask_root = raw_files.to_path(self.image_root), raw_files.to_path(self.mask_root)
         for pair in part.content[1]:
             values: dict[str, Any] | RekordError
             if pair.code is not None:
@@ -309,7 +309,7 @@ def recognize_pair_list(path: str, head: bytes | None = None) -> bool:
 
     `head` is the beginning of the file, if it was already read.
     """
-    if head is None and os.path.isdir(path):
+    if head is None and raw_files.isdir(path):
         return bool(recognized_lists(path, recognize_pair_list))
     text, _ = read_list_head(path, head)
     lines = [split_list_line(line.strip(), None) for line in text.splitlines()[:_MAX_INSPECTED] if line.strip()]
@@ -341,7 +341,7 @@ def _find_split_folders(root: str) -> list[tuple[str, str, str]]:
         for split in SPLIT_NAMES:
             for name in (split, split.capitalize()):
                 both = images.format(name), masks.format(name)
-                if all(os.path.isdir(os.path.join(root, one)) for one in both):
+                if all(raw_files.isdir(os.path.join(root, one)) for one in both):
                     found.append((split, *both))
                     break
         if found:
@@ -379,7 +379,7 @@ class SegmentationSource(ImageMaskSource):
     @property
     def _base(self) -> str:
         """The folder of the images, or that of the list."""
-        is_list = self.masks is None and not os.path.isdir(self.root)
+        is_list = self.masks is None and not raw_files.isdir(self.root)
         return os.path.dirname(self.root) or "." if is_list else self.root
 
     def options(self) -> Mapping[str, Any]:
@@ -401,7 +401,7 @@ class SegmentationSource(ImageMaskSource):
             near = [self.masks, self.root, os.path.join(self.masks, ".."), os.path.join(self.root, "..")]
             return self._describe(pairs, files, near)
         lists: dict[str, str | None] = {}
-        if not os.path.isdir(self.root):
+        if not raw_files.isdir(self.root):
             lists = {os.path.basename(self.root): None}
         elif not self.folders:
             lists = recognized_lists(self.root, recognize_pair_list)
@@ -578,7 +578,7 @@ def _is_coloured(masks: Sequence[str]) -> bool:
     """Whether any mask has colours instead of class ids."""
     for mask in masks:
         try:
-            inspect_mask(Path(mask), name="mask", classes=1 << 16, ignore=None, verify="headers")
+            inspect_mask(raw_files.to_path(mask), name="mask", classes=1 << 16, ignore=None, verify="headers")
         except RekordError as failure:
             if failure.code == "E334":
                 return True
@@ -589,7 +589,9 @@ def _has_only(masks: Sequence[str], colours: Mapping[tuple[int, int, int], int])
     """Whether all these masks have only these colours."""
     for mask in masks:
         try:
-            inspect_mask(Path(mask), name="mask", classes=1 << 16, ignore=None, colours=colours, verify="full")
+            inspect_mask(
+                raw_files.to_path(mask), name="mask", classes=1 << 16, ignore=None, colours=colours, verify="full"
+            )
         except RekordError:
             return False
     return True
@@ -691,7 +693,7 @@ def _select_by_suffix(files: Iterable[SourceFile], suffix: str) -> tuple[SourceF
 def find_dataset_folder(root: str, name: str, dataset: str, *, instead: str | None = None) -> str:
     """A folder that a dataset must have. If it is missing, the error suggests a folder nearby, or `instead`."""
     folder = os.path.join(validate_folder(root), *name.split("/"))
-    if os.path.isdir(folder):
+    if raw_files.isdir(folder):
         return folder
     raise error(
         "X529",
@@ -708,17 +710,17 @@ def _find_nearby_folder(root: str, name: str) -> str:
     for _ in range(2):
         folders = [below for folder in folders for below in _list_folders(folder)][:_MAX_INSPECTED]
         for folder in folders:
-            if os.path.isdir(os.path.join(folder, *name.split("/"))):
+            if raw_files.isdir(os.path.join(folder, *name.split("/"))):
                 return f"pass {join_path(folder, '')} instead"
     return f"pass the folder that contains {name}"
 
 
 def _list_folders(folder: str) -> list[str]:
     try:
-        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder))[:_MAX_INSPECTED]]
+        paths = [os.path.join(folder, name) for name in sorted(raw_files.listdir(folder))[:_MAX_INSPECTED]]
     except OSError:
         return []
-    return [path for path in paths if os.path.isdir(path)]
+    return [path for path in paths if raw_files.isdir(path)]
 
 
 def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> MaskNaming:
@@ -793,7 +795,7 @@ def _pair_files(
 
 def list_file(root: str, path: str) -> SourceFile:
     try:
-        facts = os.stat(os.path.join(root, path))
+        facts = raw_files.stat(os.path.join(root, path))
     except OSError as failure:
         raise read_error(join_path(root, path), failure) from failure
     return SourceFile(path, facts.st_size, facts.st_mtime_ns)

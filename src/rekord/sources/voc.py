@@ -29,6 +29,7 @@ from rekord.sources.image_folder import (
     validate_folder,
 )
 from rekord.sources.segmentation import ImageMaskPair, ImageMaskSource, find_dataset_folder, list_file
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
 _MAX_NESTING = 32
@@ -437,7 +438,7 @@ def _iter_candidate_roots(root: str) -> Iterator[str]:
     """VOC's archives unpack to VOCdevkit/VOC2012."""
     kits = [root, os.path.join(root, "VOCdevkit")]
     for kit in kits:
-        if os.path.isdir(kit):
+        if raw_files.isdir(kit):
             years = [entry.name for entry in LOCAL.list(kit) if entry.kind == "folder"]
             years = [name for name in years if name.upper().startswith("VOC") and name[3:].isdigit()]
             if len(years) == 1:
@@ -446,17 +447,17 @@ def _iter_candidate_roots(root: str) -> Iterator[str]:
 
 def _find_first_folder(folder: str, *names: str) -> str | None:
     paths = [os.path.join(folder, name) for name in names]
-    return next((path for path in paths if os.path.isdir(path)), None)
+    return next((path for path in paths if raw_files.isdir(path)), None)
 
 
 def _iter_split_lists(place: _VocFolder, wanted: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:
     """The lists of a folder with their splits; the other files there are lists of single classes."""
     folder = None if place.sets is None else os.path.join(place.sets, "Main")
     found = {}
-    if folder is not None and os.path.isdir(folder):
+    if folder is not None and raw_files.isdir(folder):
         for name in wanted or ("train", "val", "valid", "validation", "test", "trainval"):
             path = os.path.join(folder, f"{name}.txt")
-            if os.path.isfile(path):
+            if raw_files.isfile(path):
                 found[name] = path
     missing = [name for name in wanted or () if name not in found]
     if missing:
@@ -525,13 +526,13 @@ class VocSegmentationSource(ImageMaskSource):
         masks_folder = os.path.join(self.root, _MASKS_FOLDER)
         instead = (
             f"read {_IMAGES_FOLDER} and {_MASKS_FOLDER} without lists: rk.sources.segmentation(images, masks)"
-            if os.path.isdir(masks_folder)
+            if raw_files.isdir(masks_folder)
             else "if these are images with boxes: rk.sources.voc(path)"
         )
         lists = find_dataset_folder(self.root, _LISTS_FOLDER, "Pascal VOC", instead=instead)
         images_by_id = {strip_image_extension(file.path): file for file in find_images(images).files}
         masks: dict[str, SourceFile] = {}
-        if os.path.isdir(masks_folder):
+        if raw_files.isdir(masks_folder):
             masks = {strip_image_extension(file.path): file for file in find_images(masks_folder).files}
         files = []
         pairs: list[ImageMaskPair] = []
@@ -599,9 +600,9 @@ class VocSegmentationSource(ImageMaskSource):
 
 def _select_lists(folder: str) -> list[str]:
     """The lists that together name each image once, in the order of their files."""
-    there = [name for name in ("train", "val", "trainval") if os.path.isfile(os.path.join(folder, f"{name}.txt"))]
+    there = [name for name in ("train", "val", "trainval") if raw_files.isfile(os.path.join(folder, f"{name}.txt"))]
     used = [name for name in there if name != "trainval"] or there
-    test = ["test"] if os.path.isfile(os.path.join(folder, "test.txt")) else []
+    test = ["test"] if raw_files.isfile(os.path.join(folder, "test.txt")) else []
     return sorted(test + used)
 
 

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from rekord.sources.base import (
     is_partitioned,
 )
 from rekord.sources.image_folder import ListingSource, fingerprint, stat_file
+from rekord.storage import raw_files
 from rekord.storage.local import write_error
 
 _BUFFER_BYTES = 1 << 20
@@ -234,11 +235,11 @@ class PartitionedPathColumns(_PathColumns, ListingSource):
         for name in self.columns:
             values = chunk.values.get(name)
             for i, path in enumerate([values] if isinstance(chunk, SourceRow) else values or ()):
-                if isinstance(path, Path):
+                if isinstance(path, PurePath):
                     sizes[i] += self._stat(path, files)
         return sizes
 
-    def _stat(self, path: Path, files: dict[str, SourceFile]) -> int:
+    def _stat(self, path: PurePath, files: dict[str, SourceFile]) -> int:
         name = str(path).removeprefix(os.path.join(self.root, ""))  # so that a moved source is the same source
         if name not in files:
             facts = stat_file(str(path))
@@ -255,7 +256,7 @@ def to_path(value: Any, folder: str) -> Any:
         return None
     if "\\" in value and "/" not in value:
         value = value.replace("\\", "/")
-    return Path(folder, value)
+    return raw_files.to_path(folder, value)
 
 
 def _split_columns(values: Any) -> dict[str, Any]:

@@ -94,6 +94,14 @@ class Writable(Protocol):
     def close(self) -> None: ...
 
 
+class _ReadableStorage(Protocol):
+    """What reading needs of a storage."""
+
+    def open_read(self, path: str) -> Readable: ...
+    def list(self, folder: str) -> Sequence[DirectoryEntry]: ...
+    def stat(self, path: str) -> Stat: ...
+
+
 class Storage(Protocol):
     """What reading, writing and publishing need of a storage; all paths are local to it.
 
@@ -240,10 +248,25 @@ def open_descriptor(path: str, *, wait: bool = False) -> Iterator[int]:
             os.close(descriptor)
 
 
+def _in_archive(path: str) -> _ReadableStorage | None:
+    """The storage of a path in an archive; None for other paths."""
+    if "!" not in path:
+        return None
+    from rekord.storage.raw_files import split_member_path  # it imports this module
+
+    if split_member_path(path) is None:
+        return None
+    from rekord.storage.archives import MEMBERS
+
+    return MEMBERS
+
+
 class LocalStorage:
-    """The file system of this machine."""
+    """The file system of this machine, and what is inside its archives."""
 
     def open_read(self, path: str) -> Readable:
+        if (inside := _in_archive(path)) is not None:
+            return inside.open_read(path)
         with _translate_read_errors(path):
             return _LocalReadable(path)
 
@@ -286,10 +309,14 @@ class LocalStorage:
             portability.sync_folder(path)
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
+        if (inside := _in_archive(folder)) is not None:
+            return inside.list(folder)
         with _translate_read_errors(folder), os.scandir(folder) as names:
             return sorted((_to_entry(name) for name in names), key=lambda entry: os.fsencode(entry.name))
 
     def stat(self, path: str) -> Stat:
+        if (inside := _in_archive(path)) is not None:
+            return inside.stat(path)
         with _translate_read_errors(path):
             facts = os.stat(path)
         return Stat(

@@ -32,6 +32,7 @@ from rekord.report.formatting import format_byte_size, format_count
 from rekord.schema import Feature, Image, Schema, of_type
 from rekord.sources.base import Chunk, ColumnChunk, full_path, is_partitioned
 from rekord.sources.image_folder import is_image_name
+from rekord.storage import raw_files
 from rekord.storage.transaction import Transaction, exists
 from rekord.transforms.base import is_numeric, is_tensor
 from rekord.transforms.chain import Chain
@@ -198,7 +199,7 @@ def _infer_format(path: PurePath) -> str:
 
 def _get_file_bytes(path: PurePath) -> int:
     try:
-        return os.path.getsize(path)
+        return raw_files.getsize(str(path))
     except OSError:
         return 0
 
@@ -208,7 +209,7 @@ def load_files(values: Mapping[str, Any]) -> Mapping[str, Any]:
     read = dict(values)
     for name, value in values.items():
         if isinstance(value, PurePath) and 0 < _get_file_bytes(value) <= _MAX_FILE_BYTES:
-            with suppress(OSError), open(value, "rb") as file:
+            with suppress(OSError), raw_files.open_binary(str(value)) as file:
                 read[name] = file.read(_MAX_FILE_BYTES)
     return read
 

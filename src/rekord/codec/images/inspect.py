@@ -16,6 +16,7 @@ from rekord import _core
 from rekord._core import Colour, ImageFault
 from rekord.codec.columns import Array
 from rekord.codec.values import InvalidValue, describe_value
+from rekord.errors import RekordError
 
 _inflate: Any
 try:
@@ -265,13 +266,18 @@ def format_display_name(name: str) -> str:
 # Bytes.
 
 
+def is_archive_member(value: object) -> bool:
+    """Whether the path is of a file in an archive: it reads itself, and has no name in the file system."""
+    return getattr(value, "is_archive_member", False)
+
+
 def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
     """The bytes of an image, and its file; raises InvalidValue."""
     if isinstance(value, bytes):
         return value, None
     if isinstance(value, PurePath):
         path = str(value)
-        return _read_file(path), path
+        return (_read_member(value) if is_archive_member(value) else _read_file(path)), path
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value), None
     if isinstance(value, str):
@@ -304,21 +310,38 @@ def _read_file(path: str) -> bytes:
         raise _unreadable_error(path, reason or str(failure)) from failure
 
 
+def _read_member(member: Any) -> bytes:
+    """The bytes of a file in an archive, whose path can read itself."""
+    path = str(member)
+    try:
+        _check_file_bytes(member.stat().st_size, path)
+        data: bytes = member.read_bytes()
+    except RekordError as failure:
+        raise _unreadable_error(path, failure.found or failure.what) from failure
+    except (OSError, ValueError) as failure:
+        raise _unreadable_error(path, getattr(failure, "strerror", None) or str(failure)) from failure
+    return data
+
+
+def _check_file_bytes(file_bytes: int, path: str) -> None:
+    if file_bytes > _MAX_FILE_BYTES:
+        raise InvalidImage(
+            "E327",
+            "is in a file that is larger than a record can be",
+            expected="at most 2 GiB",
+            found=f"{file_bytes:,} bytes",
+            do="split the image into tiles, or store file paths",
+            path=path,
+        )
+
+
 def _read_all(file: int, path: str) -> bytes:
     status = os.fstat(file)
     if stat.S_ISDIR(status.st_mode):
         raise _unreadable_error(path, "Is a directory")
     if not stat.S_ISREG(status.st_mode):
         raise _unreadable_error(path, "a device or a pipe")
-    if status.st_size > _MAX_FILE_BYTES:
-        raise InvalidImage(
-            "E327",
-            "is in a file that is larger than a record can be",
-            expected="at most 2 GiB",
-            found=f"{status.st_size:,} bytes",
-            do="split the image into tiles, or store file paths",
-            path=path,
-        )
+    _check_file_bytes(status.st_size, path)
     data = os.read(file, status.st_size + 1)
     while len(data) != status.st_size:
         more = os.read(file, 1 << 20)

@@ -1,0 +1,199 @@
+"""Functions of `os` and `os.path` for the files of raw data, which may be members of an archive.
+
+`photos.zip!/cats/1.jpg` is a member of `photos.zip`. The functions have the names, arguments and exceptions of the
+originals.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import posixpath
+import re
+import stat as modes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, TextIO
+
+from rekord.errors import RekordError
+from rekord.storage.local import LOCAL, Readable
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+ARCHIVE_EXTENSIONS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
+
+_ENDS = "|".join(re.escape(extension[1:]) for extension in ARCHIVE_EXTENSIONS)
+_MEMBER_PATH = re.compile(rf"(.*?\.(?:{_ENDS}))!(?:/(.*))?", re.IGNORECASE | re.DOTALL)
+_BELOW_PATH = re.compile(rf"(.*?\.(?:{_ENDS}))(/.*)", re.IGNORECASE | re.DOTALL)
+
+
+def split_member_path(path: str | os.PathLike[str]) -> tuple[str, str] | None:
+    """The archive of a path and the name of the member, "" for the archive itself; None for other paths."""
+    path = os.fspath(path)
+    match = _MEMBER_PATH.fullmatch(path) if "!" in path else None
+    if match is None or os.path.lexists(f"{match[1]}!"):
+        return None
+    name = posixpath.normpath(match[2] or ".")
+    return match[1], "" if name == "." else name
+
+
+def to_member_path(path: str) -> str:
+    """`photos.zip/cats` as the path of a member; other paths unchanged."""
+    match = _BELOW_PATH.fullmatch(path)
+    return f"{match[1]}!{match[2]}" if match is not None and os.path.isfile(match[1]) else path
+
+
+def is_archive_name(name: str) -> bool:
+    """Whether a file is named like an archive."""
+    return name.lower().endswith(ARCHIVE_EXTENSIONS)
+
+
+def stat(path: str) -> os.stat_result:
+    if split_member_path(path) is None:
+        return os.stat(path)
+    facts = _as_os_error(LOCAL.stat, path)
+    mode = modes.S_IFDIR | 0o555 if facts.kind == "folder" else modes.S_IFREG | 0o444
+    seconds = facts.mtime_ns / 1e9
+    device, inode = facts.identity
+    return os.stat_result(
+        (mode, inode, device, 1, 0, 0, facts.size_bytes, *[int(seconds)] * 3, *[seconds] * 3, *[facts.mtime_ns] * 3)
+    )
+
+
+class SeekableFile(io.RawIOBase):
+    """A storage's file for libraries that want one of Python's."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self._at = 0
+        self.name = file.path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        count = self._file.readinto(buffer)
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size_bytes}[whence]
+        if base + offset < 0:
+            raise ValueError("negative position")
+        self._at = base + offset
+        self._file.seek(self._at)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class MemberPath(PurePosixPath):
+    """The path of a member of an archive."""
+
+    is_archive_member = True
+
+    def stat(self) -> os.stat_result:
+        return stat(str(self))
+
+    def read_bytes(self) -> bytes:
+        with open_binary(str(self)) as file:
+            return file.read()
+
+
+def to_path(*parts: str | os.PathLike[str]) -> PurePath:
+    """A path as a value of a row: of a file, or of a member."""
+    path = os.path.join(*parts)
+    return Path(path) if split_member_path(path) is None else MemberPath(path)
+
+
+class MemberEntry:
+    """An `os.DirEntry` of a member."""
+
+    def __init__(self, folder: str, name: str, is_folder: bool) -> None:
+        self.name = name
+        self.path = os.path.join(folder, name)
+        self._is_folder = is_folder
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return self._is_folder
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return not self._is_folder
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return stat(self.path)
+
+
+@contextmanager
+def scandir(folder: str) -> Iterator[Iterator[Any]]:
+    if split_member_path(folder) is None:
+        with os.scandir(folder) as entries:
+            yield entries
+        return
+    found = _as_os_error(LOCAL.list, folder)
+    yield (MemberEntry(folder, entry.name, entry.kind == "folder") for entry in found)
+
+
+def listdir(folder: str) -> list[str]:
+    if split_member_path(folder) is None:
+        return os.listdir(folder)
+    return [entry.name for entry in _as_os_error(LOCAL.list, folder)]
+
+
+def isdir(path: str) -> bool:
+    return os.path.isdir(path) if split_member_path(path) is None else modes.S_ISDIR(_mode(path))
+
+
+def isfile(path: str) -> bool:
+    return os.path.isfile(path) if split_member_path(path) is None else modes.S_ISREG(_mode(path))
+
+
+def lexists(path: str) -> bool:
+    return os.path.lexists(path) if split_member_path(path) is None else bool(_mode(path))
+
+
+def getsize(path: str) -> int:
+    return stat(path).st_size
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """`open(path, "rb")`."""
+    if split_member_path(path) is None:
+        return open(path, "rb")
+    return io.BufferedReader(SeekableFile(_as_os_error(LOCAL.open_read, path)))
+
+
+def open_text(path: str, encoding: str, errors: str = "strict", newline: str | None = None) -> TextIO:
+    """`open(path, encoding=encoding, errors=errors, newline=newline)`."""
+    return io.TextIOWrapper(open_binary(path), encoding=encoding, errors=errors, newline=newline)
+
+
+def _mode(path: str) -> int:
+    try:
+        return stat(path).st_mode
+    except OSError:
+        return 0
+
+
+def _as_os_error(function: Any, path: str) -> Any:
+    """The result; a missing member raises what a missing file does. Other errors are those of the archive."""
+    try:
+        return function(path)
+    except RekordError as failure:
+        if failure.code == "X501":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from failure
+        raise
