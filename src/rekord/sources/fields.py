@@ -101,6 +101,9 @@ _SWAPPED_DECIMALS = bytes.maketrans(b",.", b".~")
 
 _TRUE_WORDS = ("true", "True", "TRUE")
 _FALSE_WORDS = ("false", "False", "FALSE")
+# Where a column is declared as bool; in other columns these could be texts or numbers.
+_DECLARED_TRUE_WORDS = (*_TRUE_WORDS, "yes", "Yes", "YES", "y", "Y", "t", "T", "on", "On", "ON", "1")
+_DECLARED_FALSE_WORDS = (*_FALSE_WORDS, "no", "No", "NO", "n", "N", "f", "F", "off", "Off", "OFF", "0")
 _INTEGER_PATTERN = re.compile(r"-?[0-9]+")
 _HEX_PATTERN = re.compile(r"-?0[xX][0-9a-fA-F]{1,16}")
 _FLOAT_PATTERN = re.compile(
@@ -145,13 +148,17 @@ class CsvParser:
             "whole": pa.int64(),
             "real": pa.float64(),
             "marked": pa.string(),
-            "truth": pa.bool_(),
+            "truth": pa.bool_(),  # the words of all such columns are the same for Arrow
             "text": pa.string(),
             "bytes": pa.binary(),
         }
         self.table = table
+        self._spelled = [one.name for one in table.columns if one.form == "truth" and one.declared]
         self._convert = csv.ConvertOptions(
-            column_types={column.name: types[column.form] for column in table.columns},
+            column_types={
+                column.name: pa.string() if column.name in self._spelled else types[column.form]
+                for column in table.columns
+            },
             include_columns=[column.name for column in table.columns],
             null_values=list(table.na),
             strings_can_be_null=True,
@@ -203,9 +210,12 @@ class CsvParser:
         import pyarrow as pa
         from pyarrow import compute
 
-        if not self._marked and not self._texts:
+        if not self._marked and not self._texts and not self._spelled:
             return batch
         arrays = list(batch.columns)
+        for name in self._spelled:
+            place = batch.schema.get_field_index(name)
+            arrays[place] = _parse_spelled_booleans(arrays[place])
         for place in self._texts:
             bare = compute.utf8_trim(arrays[place], characters=" \t")
             missing = compute.is_in(bare, value_set=pa.array(self.table.na, pa.string()))
@@ -234,6 +244,18 @@ class CsvParser:
             if compute.any(nan).as_py():
                 arrays[place] = compute.if_else(nan, pa.scalar(None, pa.float64()), arrays[place])
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _parse_spelled_booleans(texts: Any) -> Any:
+    """The bools of a declared column; raises ArrowInvalid for another word."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    is_true = compute.is_in(texts, value_set=pa.array(_DECLARED_TRUE_WORDS))
+    known = compute.or_(is_true, compute.is_in(texts, value_set=pa.array(_DECLARED_FALSE_WORDS)))
+    if compute.any(compute.and_(compute.invert(known), texts.is_valid())).as_py():
+        raise pa.ArrowInvalid("a word that is not a bool")
+    return compute.if_else(texts.is_valid(), is_true, pa.scalar(None, pa.bool_()))
 
 
 def _read_row_by_row(block: RowBlock, parser: CsvParser, path: str, full_path: str) -> Iterator[Chunk]:
@@ -328,7 +350,9 @@ def _is_valid_field(text: str, column: CsvColumn, decimal: str = ".") -> bool:
         case "real" | "marked":
             return bool(_FLOAT_PATTERN.fullmatch(bare)) and (math.isfinite(float(bare)) or "n" in bare.lower())
         case "truth":
-            return text in _TRUE_WORDS or text in _FALSE_WORDS
+            return text in (
+                (*_DECLARED_TRUE_WORDS, *_DECLARED_FALSE_WORDS) if column.declared else (*_TRUE_WORDS, *_FALSE_WORDS)
+            )
     return True
 
 

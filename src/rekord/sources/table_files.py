@@ -23,6 +23,7 @@ from rekord.sources.base import (
     FileListing,
     SourceFacts,
     SourceFile,
+    SourceGuess,
     SourcePart,
     check_unchanged,
     corrupt_file_error,
@@ -41,7 +42,9 @@ from rekord.sources.tables import (
     read_batch,
     read_exported_schema,
 )
+from rekord.storage import raw_files
 from rekord.storage.local import PathLike
+from rekord.storage.raw_files import split_member_path
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,6 +74,7 @@ class TableSurvey:
     pieces: tuple[TablePiece, ...]
     rows: int
     exported: Schema | None  # the schema in the files, if `export` wrote them
+    guesses: tuple[SourceGuess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class TablePieces(TableFiles):
 
     def facts(self) -> SourceFacts:
         seen = self.survey()
-        return build_facts(seen.schema, seen.rows, seen.listing)
+        return build_facts(seen.schema, seen.rows, seen.listing, seen.guesses)
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         seen = self.survey()
@@ -180,7 +184,7 @@ def survey_files(listing: FileListing, keep: tuple[str, ...] | None, open_file: 
     if not rows:
         raise empty_file_error(listing.full(listing.files[0]), "a table without rows", expected="at least one row")
     schema = exported or build_table_schema(facts.typed or first, facts.nullable)
-    return TableSurvey(listing, schema, tuple(pieces), rows, exported)
+    return TableSurvey(listing, schema, tuple(pieces), rows, exported, tables.guess_conversions(first))
 
 
 @contextmanager
@@ -208,6 +212,14 @@ def open_library_file(
         check_unchanged(path, file)
         unread = disk_failure_error(path, failure)
         raise unread or corrupt_file_error(path, kind, describe(str(failure).split("\n", 1)[0])) from None
+
+
+def open_arrow_input(path: str) -> Any:
+    """A file, open for Arrow."""
+    import pyarrow as pa
+
+    is_member = split_member_path(path) is not None
+    return pa.PythonFile(raw_files.open_binary(path), mode="r") if is_member else pa.OSFile(path)
 
 
 def check_same_columns(
@@ -243,7 +255,7 @@ def _open_arrow_file(path: str, file: SourceFile) -> Iterator[_ArrowReader]:
         open_library_file(
             path, file, "Arrow file", (pa.ArrowException,), lambda text: f"data that cannot be read: {text[:60]}"
         ),
-        pa.OSFile(path) as raw,
+        open_arrow_input(path) as raw,
     ):
         can_seek = raw.read(len(_FILE_MAGIC)) == _FILE_MAGIC
         raw.seek(0)
@@ -342,6 +354,7 @@ class ArrowTableSource:
             schema=tables.build_table_schema(tables.widen_lossy_floats(columns, self.table), nullable),
             rows=self.table.num_rows,
             source_bytes=self.table.nbytes,
+            guesses=tables.guess_conversions(columns),
         )
 
     def rows(self) -> Iterator[Chunk]:
@@ -387,7 +400,7 @@ def _open_parquet_file(path: str, file: SourceFile) -> Iterator[_ParquetReader]:
 
     with (
         open_library_file(path, file, "Parquet file", (pa.ArrowException,), _describe_parquet_failure),
-        pa.OSFile(path) as raw,
+        open_arrow_input(path) as raw,
     ):
         yield _ParquetReader(parquet.ParquetFile(raw))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
 from rekord.schema.column_evidence import is_lossy_in_float32
+from rekord.schema.timestamp import TICKS_PER_SECOND
 from rekord.sources.base import (
     FileListing,
     SourceFacts,
@@ -65,6 +67,7 @@ SAMPLE_ROWS = 10_000
 """Rows of a column of doubles that are checked for loss in float32."""
 
 _MAX_LEVELS = 32
+_DOUBLES = re.compile("double|decimal|duration|time32|time64")
 
 
 class TableColumn(NamedTuple):
@@ -74,6 +77,7 @@ class TableColumn(NamedTuple):
     path: tuple[str, ...]
     feature: Feature  # as if every row had a value
     convert: Any  # the Arrow type to cast it to, None for its own
+    note: str | None = None  # how its values are stored, if another way is possible
 
 
 def find_table_columns(schema: Any, keep: Sequence[str] | None, path: str | None) -> tuple[TableColumn, ...]:
@@ -87,7 +91,7 @@ def find_table_columns(schema: Any, keep: Sequence[str] | None, path: str | None
             if name in found or not name or not is_utf8_encodable(name):
                 raise _column_name_error(name, path, twice=name in found)
             feature, convert = _feature_for_arrow_type(name, kind, path)
-            found[name] = TableColumn(name, places, feature, convert)
+            found[name] = TableColumn(name, places, feature, convert, _describe_conversion(kind))
     if wanted is not None:
         for one in wanted:
             if not any(_is_nested_in(name, one) for name in found):
@@ -97,6 +101,27 @@ def find_table_columns(schema: Any, keep: Sequence[str] | None, path: str | None
     if not found:
         raise _column_name_error("", path, twice=False)
     return tuple(found.values())
+
+
+def _describe_conversion(kind: Any) -> str | None:
+    import pyarrow as pa
+
+    if kind is _IMAGE_STRUCT:
+        return None
+    if pa.types.is_decimal(kind) and kind.scale:
+        return f"{kind} as floats"
+    if pa.types.is_duration(kind):
+        return f"{kind} in seconds"
+    return f"{kind} in seconds since midnight" if pa.types.is_time(kind) else None
+
+
+def guess_conversions(columns: Iterable[TableColumn]) -> tuple[SourceGuess, ...]:
+    """What was decided about columns whose type no feature has."""
+    return tuple(
+        SourceGuess(one.name, f"`{one.name[:60]}` is stored from {one.note}")
+        for one in columns
+        if one.note is not None
+    )
 
 
 def build_table_schema(columns: Iterable[TableColumn], optional: Iterable[str]) -> Schema:
@@ -123,11 +148,11 @@ def widen_lossy_floats(columns: Sequence[TableColumn], batch: Any) -> tuple[Tabl
 
 
 def find_double_columns(columns: Sequence[TableColumn], schema: Any) -> list[str]:
-    """The names of the top-level columns that may contain doubles."""
+    """The names of the top-level columns that may become doubles."""
     names = {
         column.path[0] for column in columns if column.feature.value_kind == "float" and not column.feature.shape
     }
-    return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
+    return [name for name in schema.names if name in names and _DOUBLES.search(str(schema.field(name).type))]
 
 
 def read_batch(batch: Any, columns: tuple[TableColumn, ...] | Schema) -> Any:
@@ -159,7 +184,20 @@ def read_column(batch: Any, column: TableColumn) -> Any:
             array = array.storage
     if _is_list_view(array.type):
         array = _reorder_list_view(array)
-    return array if column.convert is None else array.cast(column.convert)
+    return array if column.convert is None else _cast_values(array, column.convert)
+
+
+def _cast_values(array: Any, kind: Any) -> Any:
+    """Values of another type; durations and times of day in seconds."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if not pa.types.is_duration(array.type) and not pa.types.is_time(array.type):
+        return array.cast(kind)
+    ticks = array.cast(pa.int32()) if array.type.bit_width == 32 else array
+    return compute.divide(ticks.cast(pa.int64()).cast(kind, safe=False), float(TICKS_PER_SECOND[array.type.unit]))
 
 
 def _reorder_list_view(views: Any) -> Any:
@@ -210,6 +248,12 @@ def _feature_for_arrow_type(name: str, kind: Any, path: str | None) -> tuple[Fea
     if pa.types.is_dictionary(kind):
         feature, convert = _feature_for_arrow_type(name, kind.value_type, path)
         return feature, convert or kind.value_type
+    if pa.types.is_date(kind):
+        return Timestamp("s"), pa.timestamp("s")
+    if pa.types.is_decimal(kind) and kind.scale == 0:
+        return Int64(), pa.int64()
+    if pa.types.is_decimal(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
+        return Float32(), pa.float64()
     if pa.types.is_null(kind):
         return Text(), pa.large_string()
     if _is_text(kind):
@@ -232,7 +276,7 @@ def _feature_for_arrow_type(name: str, kind: Any, path: str | None) -> tuple[Fea
         "X525",
         f"`{name[:60]}` has unsupported type {str(kind)[:60]}",
         location=Location(path=path, feature=name[:60]),
-        expected="numbers, bools, text, bytes, timestamps, or lists of them with at most one variable dimension",
+        expected="numbers, bools, text, bytes, times, or lists of these with at most one variable dimension",
         found=str(kind)[:60],
         do="cast the column to numbers or text before writing the table, or skip it: columns=[…]",
     )

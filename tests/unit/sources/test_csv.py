@@ -262,7 +262,7 @@ def test_a_row_with_another_number_of_fields_is_bad_and_the_others_go_on(tmp_pat
 
 
 def test_a_field_that_does_not_fit_a_declared_type_is_bad_by_line_and_column(tmp_path):
-    content = "n,f,b\n1,1.5,true\nx,1.5,true\n3,1.5.2,true\n4,1.5,yes\n5,1e999,true\n6,inf,true\n"
+    content = "n,f,b\n1,1.5,true\nx,1.5,true\n3,1.5.2,true\n4,1.5,maybe\n5,1e999,true\n6,inf,true\n"
     declared = {"n": rk.Int64(), "f": rk.Float32(), "b": rk.Int64(dtype="bool")}
     source = csv(file(tmp_path, content), columns=declared)
     assert [row[3] for row in rows(source)] == [
@@ -453,7 +453,7 @@ def test_an_option_that_cannot_be_meant_is_refused(tmp_path, options):
 
 PAGES = Path(__file__).parents[3] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SHOWN = ["E350", "E353", "E354", "E355", "E356", "E358", *(f"X52{i}" for i in range(7))]
+SHOWN = ["E350", "E353", "E354", "E355", "E356", "E358", *(f"X52{i}" for i in range(7)), "X553"]
 
 
 @pytest.mark.parametrize("code", SHOWN)
@@ -463,3 +463,22 @@ def test_the_example_on_the_page_of_a_code_is_what_is_said(tmp_path, monkeypatch
     assert found, "no example"
     failure = refusal(lambda: exec(found[1], {"rk": rk}))
     assert (failure.code, failure.message) == (code, found[2].rstrip("\n"))
+
+
+def test_a_declared_column_of_bools_takes_all_usual_spellings(tmp_path):
+    words = ["true", "FALSE", "Yes", "no", "Y", "n", "t", "F", "1", "0", "on", "OFF", ""]
+    path = tmp_path / "a.csv"
+    path.write_text("x,n\n" + "".join(f"{word},{i}\n" for i, word in enumerate(words)))
+    out = tmp_path / "out"
+    rk.write(path, out, columns={"x": rk.Int64(dtype="bool", optional=True)}, progress=False)
+    bools = [None if row["x"] is None else bool(row["x"]) for row in rk.open(out)["train"]]
+    assert bools == [True, False] * 6 + [None]
+
+
+def test_a_word_that_is_no_bool_is_a_bad_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\nyes\nmaybe\nno\n")
+    with pytest.raises(rk.RekordError) as caught:
+        rk.write(path, tmp_path / "out", columns={"x": rk.Int64(dtype="bool")}, progress=False)
+    where = caught.value.location
+    assert (caught.value.code, where.row, where.line, where.feature) == ("E356", 1, 3, "x")

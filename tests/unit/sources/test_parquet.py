@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -196,9 +198,7 @@ def test_columns_that_cannot_be_meant_are_refused(columns):
 @pytest.mark.parametrize(
     ("name", "kind", "value"),
     [
-        ("when", pa.duration("us"), 0),
-        ("day", pa.date32(), 0),
-        ("price", pa.decimal128(10, 2), None),
+        ("days", pa.list_(pa.date32()), [0]),
         ("ragged", pa.list_(pa.list_(pa.int64())), [[1], [2, 3]]),
         ("map", pa.map_(pa.string(), pa.int64()), [("a", 1)]),
     ],
@@ -359,3 +359,38 @@ def test_views_of_lists_may_lie_in_any_order():
     )
     (chunk,) = chunks(arrow(pa.table({"c": views})))
     assert chunk.values.column(0).to_pylist() == [[3], [1, 2]]
+
+
+def test_dates_decimals_durations_and_times_of_day_become_features(tmp_path):
+    table = pa.table(
+        {
+            "day": pa.array([dt.date(2024, 2, 29), None], pa.date32()),
+            "price": pa.array([Decimal("1.25"), Decimal("-3.5")], pa.decimal128(10, 2)),
+            "huge": pa.array([Decimal(2**60), Decimal(-1)], pa.decimal128(38, 0)),
+            "exact": pa.array([Decimal("16777216.25"), Decimal("16777216.75")], pa.decimal128(12, 2)),
+            "took": pa.array([dt.timedelta(seconds=1.5), None], pa.duration("us")),
+            "hour": pa.array([dt.time(1, 0, 1), dt.time(0, 0)], pa.time32("s")),
+            "kind": pa.array(["a", "b"]).dictionary_encode(),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    source = parquet(tmp_path / "t.parquet")
+    facts = source.facts()
+    assert dict(facts.schema) == {
+        "day": rk.Timestamp("s", optional=True),
+        "price": rk.Float32(),
+        "huge": rk.Int64(),
+        "exact": rk.Tensor("float64"),
+        "took": rk.Float32(optional=True),
+        "hour": rk.Float32(),
+        "kind": rk.Text(),
+    }
+    assert [guess.column for guess in facts.guesses] == ["price", "exact", "took", "hour"]
+    rk.write(source, tmp_path / "out", progress=False)
+    stored = list(rk.open(tmp_path / "out")["train"])
+    assert [(float(row["price"]), int(row["huge"]), float(row["exact"]), float(row["hour"])) for row in stored] == [
+        (1.25, 2**60, 16777216.25, 3601.0),
+        (-3.5, -1, 16777216.75, 0.0),
+    ]
+    assert (stored[0]["day"], stored[1]["day"]) == (np.datetime64("2024-02-29", "s"), None)
+    assert (float(stored[0]["took"]), stored[1]["took"]) == (1.5, None)
