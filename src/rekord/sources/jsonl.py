@@ -1,11 +1,11 @@
-"""JSON files with one object per line, or one array of objects."""
+"""JSON files with one object per line, or with one list of objects."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-import shlex
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,6 +30,7 @@ from rekord.sources.base import (
     SurveyCache,
 )
 from rekord.sources.fields import guess_json_columns
+from rekord.sources.json_documents import is_row_list, iter_document_rows
 from rekord.sources.lines import (
     LINE_SYNTAX,
     LineSource,
@@ -40,6 +41,7 @@ from rekord.sources.lines import (
     guess_encoding,
     open_text_file,
 )
+from rekord.sources.rows import estimate_row_bytes
 from rekord.sources.tables import build_facts
 
 BASE64_MARKER = b'"base64"'
@@ -74,7 +76,7 @@ HEAD_SAMPLE_BYTES = 64 << 20
 SAMPLE_ROWS = 10_000
 """The schema comes from the first `HEAD_ROWS` rows, and from `SAMPLE_ROWS` of the rest, evenly spread."""
 
-_MAX_ARRAY_BYTES = 256 << 20
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 _WHITESPACE = b" \t\r\n"
 _FILE_START = RowStart(0, 0, 1)
 
@@ -105,15 +107,15 @@ class JsonSource(_JsonFiles):
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = self.survey()
-        return lines.group_spans(seen.indexes, part_bytes, seen.listing.root, seen.arrays)
+        return lines.group_spans(seen.indexes, part_bytes, seen.listing.root, seen.documents)
 
     def read(self, part: base.SourcePart) -> Iterator[Chunk]:
-        root, arrays, pieces = part.content
+        root, documents, pieces = part.content
         for span in pieces:
-            if span.file.path in arrays:
+            if span.file.path in documents:
                 path = FileListing(root, ()).full(span.file)
                 with open_text_file(path, span.file, self.encoding) as (stream, _):
-                    yield from _read_array_rows(stream, span.file, path)
+                    yield from _read_document_rows(stream, span.file, path)
             else:
                 yield from lines.read_span(span, root, _parse_block)
 
@@ -125,13 +127,14 @@ class GzipJsonSource(_JsonFiles):
     gzipped = True
 
     def rows(self) -> Iterator[Chunk]:
-        listing = self.listing()
+        seen = self.survey()
+        listing, documents = seen.listing, seen.documents
         for file in listing.files:
             path = listing.full(file)
             with open_text_file(path, file, self.encoding, gzipped=True) as (stream, _):
                 head, offset = lines.read_text_head(stream, path)
-                if _is_array(head):
-                    yield from _read_array_rows(stream, file, path, head)
+                if file.path in documents:
+                    yield from _read_document_rows(stream, file, path, head)
                 else:
                     yield from lines.read_stream(stream, (head, offset), file.path, path, _parse_block)
 
@@ -140,10 +143,10 @@ class GzipJsonSource(_JsonFiles):
 def jsonl(path: str | os.PathLike[str], *, encoding: str | None = None) -> JsonSource | GzipJsonSource:
     """Rows of JSON files, one object per line: a file, a folder or a pattern.
 
-    The names of nested objects are joined with `/`. A file that is one array of objects is read as well, up to
-    256 MiB. Empty lines are skipped. An object {"base64": "…"} without other members is bytes, as `rk.export` writes
-    them. `encoding` is one of Python's, such as "latin-1"; by default UTF-8, or UTF-16 in a file with its byte order
-    mark.
+    The names of nested objects are joined with `/`. A file that is one array of objects is read as well, and one
+    that is an object with a single array of objects, such as {"data": [{…}, …]}. Empty lines are skipped. An object
+    {"base64": "…"} without other members is bytes, as `rk.export` writes them. `encoding` is one of Python's, such
+    as "latin-1"; by default UTF-8, or UTF-16 in a file with its byte order mark.
     """
     place, encoded = base.source_path(path, "jsonl"), check_encoding(encoding)
     is_gzip = base.is_gzip_name(place, EXTENSIONS)
@@ -155,7 +158,7 @@ class _JsonSurvey:
     listing: FileListing
     schema: Schema
     indexes: tuple[RowIndex, ...]
-    arrays: frozenset[str]  # the files that are one array each
+    documents: frozenset[str]  # the files that are one document each
     rows: int
     guesses: tuple[base.SourceGuess, ...]
 
@@ -168,19 +171,22 @@ def _survey_files(
 ) -> _JsonSurvey:
     sample = _JsonRowSample()
     indexes = []
-    arrays = set()
+    documents = set()
     guesses: list[base.SourceGuess] = []
     for file in listing.files:
         path = sample.path = listing.full(file)
         with open_text_file(path, file, encoding, gzipped=gzipped, opened=opened) as (stream, found):
             head, offset = lines.read_text_head(stream, path)
             guesses += guess_encoding(file, found, encoding, has_bom=offset > 0)
-            if _is_array(head):
+            if _is_document(stream, path, head):
+                if head.lstrip(_WHITESPACE).startswith(b"{"):
+                    what = f"{file.path} is one object: the rows are those of its array, other members are not read"
+                    guesses.append(base.SourceGuess(None, what))
                 rows = 0
-                for row in _read_array_rows(stream, file, path, head):
+                for row in _read_document_rows(stream, file, path, head):
                     rows += 1
                     sample.add(row.values)
-                arrays.add(file.path)
+                documents.add(file.path)
                 indexes.append(RowIndex(file, (_FILE_START,), rows))
             else:
                 begin = RowStart(offset, 0, 1)
@@ -197,7 +203,7 @@ def _survey_files(
     with add_location(path=path if len(indexes) == 1 else None):
         schema = infer_rows(sample.first + sample.later)
     guesses += guess_json_columns(sample.first, schema)
-    return _JsonSurvey(listing, schema, tuple(indexes), frozenset(arrays), rows, tuple(guesses))
+    return _JsonSurvey(listing, schema, tuple(indexes), frozenset(documents), rows, tuple(guesses))
 
 
 class _JsonRowSample:
@@ -223,9 +229,9 @@ class _JsonRowSample:
                     self._add(_parse_line(raw, where), len(raw))
 
     def add(self, values: Mapping[str, Any] | RekordError) -> None:
-        """Sample a row that is in memory anyway."""
+        """Sample a row of a document."""
         if self._is_next_sampled():
-            self._add(values, 0)
+            self._add(values, 0 if isinstance(values, RekordError) else estimate_row_bytes(values))
 
     def _is_next_sampled(self) -> bool:
         if len(self.first) < HEAD_ROWS and self._first_bytes < HEAD_SAMPLE_BYTES:
@@ -249,16 +255,39 @@ class _JsonRowSample:
                 self._every *= 2
 
 
-def _is_array(head: bytes) -> bool:
-    """Whether a file is one array, and not lines of arrays."""
-    if not head.lstrip(_WHITESPACE).startswith(b"["):
+def _is_document(stream: ByteStream, path: str, head: bytes) -> bool:
+    """Whether a file is one array or one object, and not lines of them. The stream stays after its head."""
+    start = head.lstrip(_WHITESPACE)
+    if not start.startswith((b"[", b"{")):
         return False
-    line, _, rest = head.lstrip(_WHITESPACE).partition(b"\n")
+    line, newline, rest = start.partition(b"\n")
+    if not newline:
+        pieces = [start]
+        while sum(map(len, pieces)) <= lines.MAX_ROW_BYTES and (piece := stream.read(base.READ_BYTES)):
+            pieces.append(piece)
+            if b"\n" in piece:
+                break
+        line, _, rest = b"".join(pieces).partition(b"\n")
+        stream.rewind()
+        lines.read_text_head(stream, path)
     try:
-        msgspec.json.decode(line)
+        value = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
-        return True
-    return not rest.strip(_WHITESPACE)
+        # A first line that is complete and invalid is a bad row; one that continues is a document.
+        return start.startswith(b"[") or (bool(rest.strip(_WHITESPACE)) and not _ends_in_line(line))
+    if rest.strip(_WHITESPACE):
+        return False
+    return not isinstance(value, dict) or any(is_row_list(inner) for inner in value.values())
+
+
+def _ends_in_line(line: bytes) -> bool:
+    """Whether the brackets of a line are closed in it."""
+    depth = 0
+    for token in _TOKEN.findall(line):
+        depth += 1 if token in b"{[" else -1 if token in b"}]" else 0
+        if not depth:
+            return True
+    return False
 
 
 def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[base.SourceRow]:
@@ -368,25 +397,8 @@ def _describe_failure(failure: Exception) -> str:
     return str(failure).removeprefix("JSON is malformed: ")[:60]
 
 
-def _read_array_rows(stream: ByteStream, file: SourceFile, path: str, head: bytes = b"") -> Iterator[base.SourceRow]:
-    pieces = [head]
-    size_bytes = len(head)
-    while piece := stream.read(1 << 20):
-        pieces.append(piece)
-        size_bytes += len(piece)
-        if size_bytes > _MAX_ARRAY_BYTES:
-            raise error(
-                "E357",
-                "JSON array is too large to be read into memory",
-                location=Location(path=path),
-                expected=f"at most {_MAX_ARRAY_BYTES >> 20} MiB",
-                found="more",
-                do=f"write one object per line: jq -c '.[]' {shlex.quote(path)} > rows.jsonl",
-            )
-    raw = b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
-    try:
-        rows = msgspec.json.decode(raw, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
-        raise base.corrupt_file_error(path, "JSON file", _describe_failure(failure)) from None
-    for i, row in enumerate(rows):
-        yield base.SourceRow(file.path, i, _parse_line(bytes(row), Location(path=path, row=i)))
+def _read_document_rows(
+    stream: ByteStream, file: SourceFile, path: str, head: bytes = b""
+) -> Iterator[base.SourceRow]:
+    for i, row in enumerate(iter_document_rows(stream, path, head)):
+        yield base.SourceRow(file.path, i, _parse_line(row, Location(path=path, row=i)))

@@ -120,13 +120,6 @@ def test_a_file_of_one_array_is_read_as_well(tmp_path):
             ]
 
 
-def test_an_array_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_ARRAY_BYTES", 80_000)
-    path = file(tmp_path, json.dumps([{"a": 1}] * 10_000), "rows.json")
-    failure = refusal(jsonl(path).facts)
-    assert (failure.code, failure.location.path) == ("E357", str(path))
-
-
 @pytest.mark.parametrize("content", [LINES, json.dumps([{"a": 1}, {"a": 2}])])
 def test_a_compressed_file_has_the_same_rows_and_no_parts(tmp_path, content):
     text = content if isinstance(content, str) else "\n".join(content)
