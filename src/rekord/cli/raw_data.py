@@ -47,7 +47,7 @@ class TextFileOptions:
         bool | None,
         typer.Option(
             "--header/--no-header",
-            help="Whether the first line of a CSV file has the column names; detected by default.",
+            help="Whether the first line of a CSV file or a sheet has the column names; detected for CSV.",
             rich_help_panel=Panel.SOURCE,
         ),
     ] = None
@@ -70,6 +70,14 @@ class TextFileOptions:
     strip: Annotated[bool, flag_option("--strip", "Remove spaces around the texts of a CSV file.", Panel.SOURCE)] = (
         False
     )
+    sheet: Annotated[str | None, text_option("--sheet", "NAME", "Sheet of a spreadsheet.", Panel.SOURCE)] = None
+    table: Annotated[str | None, text_option("--table", "NAME", "Table of a database file.", Panel.SOURCE)] = None
+    query: Annotated[
+        str | None, text_option("--query", "SQL", "SELECT statement for a SQLite or DuckDB file.", Panel.SOURCE)
+    ] = None
+    group: Annotated[
+        str | None, text_option("--group", "PATH", "Group of an HDF5 file whose datasets are columns.", Panel.SOURCE)
+    ] = None
     text: Annotated[
         bool | None,
         typer.Option(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
+import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from glob import iglob
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.sources.annotation_formats import HEAD_BYTES, detect_content_kind, identify_list, is_coco, read_file_head
-from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, list_files
+from rekord.sources.base import DetectedSource, SizeCheckedFile, Source, SourceGuess, list_files
 from rekord.sources.folder_readings import (
     PASS_ROWS,
     Reading,
@@ -27,14 +31,17 @@ from rekord.sources.folder_readings import (
 )
 from rekord.sources.folder_survey import FolderSurvey, is_archive, is_documentation
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name, join_path, split_of_folder
+from rekord.storage import raw_files
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import is_archive_name, to_member_path
 from rekord.storage.router import is_remote
 
 SOURCE_KINDS = (
     *("image_folder", "images", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     "kitti",
-    *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
+    *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "excel", "sqlite", "duckdb", "hdf5", "avro"),
+    *("arff", "text_files", "text", "webdataset", "records"),
 )
 FOLDER_KINDS = ("image_folder", "images", "segmentation", "voc_segmentation", "cityscapes", "voc", "yolo", "kitti")
 """Sources that read a whole folder: what they do not read in it is reported."""
@@ -47,11 +54,21 @@ KIND_BY_EXTENSION = {
     ".npy": "npy",
     ".npz": "npz",
     **dict.fromkeys((".txt", ".text"), "text"),
+    **dict.fromkeys((".md", ".markdown", ".rst", ".html", ".htm", ".xhtml"), "text_files"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "excel"),
+    **dict.fromkeys((".sqlite", ".sqlite3", ".db", ".db3", ".s3db"), "sqlite"),
+    **dict.fromkeys((".duckdb", ".ddb"), "duckdb"),
+    **dict.fromkeys((".h5", ".hdf5", ".hdf", ".he5"), "hdf5"),
+    ".avro": "avro",
+    ".arff": "arff",
     **dict.fromkeys((".tar", ".tgz"), "webdataset"),
     **dict.fromkeys(IMAGE_EXTENSIONS, "image_folder"),
 }
-_WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
+_WEAK_KINDS = ("jsonl", "text", "text_files")  # a .json or .txt next to other data usually describes it
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
+_ABOUT = re.compile(r"(readme|licen[cs]e|copying|changelog|contributing|notice)\b", re.IGNORECASE)
+_SAMPLE_EXTENSIONS = (".cls", ".cls2", ".index", ".inx", ".id")
+_MAX_TAR_NAMES = 200  # that tell a WebDataset from a folder
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_SHOWN = 4
 
@@ -66,7 +83,7 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
 
     `layout` is the one that the user asks for: where the data can be read so, it overrides every doubt.
     """
-    place = as_path("path", path)
+    place = to_member_path(as_path("path", path))
     if is_remote(place):
         raise error(
             "U604",
@@ -76,12 +93,14 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
             found=place.partition("://")[0][:30] + "://",
             do="copy the data to local storage, and write from the copy",
         )
-    if not os.path.lexists(place) and _GLOB_CHARACTERS.search(place):
+    if not raw_files.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))
         if kind not in (None, "image_folder"):
-            matched = next(iglob(place, recursive=True), None)
-            return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
+            matched = next(iglob(place, recursive=True), None)  # none in an archive
+            return DetectedSource(str(kind if matched is None else _correct_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
+        if is_archive_name(place) and _is_folder_archive(place):
+            return _identify_archive(place, layout)
         return _identify_file(place, layout)
     return _identify_folder(place, layout)._replace(given=place)
 
@@ -95,19 +114,22 @@ def _kind_by_name(name: str) -> str | None:
         return "records" if is_record_name(lower) else None
     if bare == lower or kind == "webdataset":
         return kind
-    return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "text") else None
+    return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "text", "arff") else None
 
 
-def _correct_tar_kind(kind: str | None, path: str) -> str | None:
-    """The kind of a file; a file named .tar may contain records, as those of Ray do."""
-    return "records" if kind == "webdataset" and detect_content_kind(path) == "records" else kind
+def _correct_kind(kind: str | None, path: str) -> str | None:
+    """The kind of a file; a .tar may contain records, as those of Ray do, and a .db is of SQLite or DuckDB."""
+    if kind not in ("webdataset", "sqlite"):
+        return kind
+    found = detect_content_kind(path)
+    return found if (kind, found) in (("webdataset", "records"), ("sqlite", "duckdb")) else kind
 
 
 # A file.
 
 
 def _identify_file(path: str, layout: str | None) -> DetectedSource:
-    kind = _correct_tar_kind(_kind_by_name(os.path.basename(path)), path) or detect_content_kind(path)
+    kind = _correct_kind(_kind_by_name(os.path.basename(path)), path) or detect_content_kind(path)
     if kind == "csv":
         return DetectedSource(_identify_csv(path, layout), path)
     if kind == "jsonl":
@@ -167,7 +189,7 @@ def _identify_json(path: str, layout: str | None) -> str:
 
 def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]) -> str:
     """The kind of a file, by its first bytes. A table is surveyed while it is open, which caches its `facts`."""
-    if not os.path.isfile(path):
+    if not raw_files.isfile(path):
         return identify(b"")
     kind = None
     # `facts` reports what is wrong with the file: it inspects it again.
@@ -177,6 +199,45 @@ def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]
             source: Any = build_source(DetectedSource(kind, path))
             source.facts(opened)
     return identify(b"") if kind is None else kind
+
+
+# An archive.
+
+
+def _is_folder_archive(path: str) -> bool:
+    """Whether an archive contains what a folder could, rather than the samples of a WebDataset or records."""
+    if path.lower().endswith(".zip"):
+        return True
+    if detect_content_kind(path) == "records":
+        return False
+    names = [name for name in _read_tar_names(path) if not os.path.basename(name).startswith(".")]
+    samples = Counter(re.sub(r"\.[^/]*$", "", name) for name in names)
+    is_sample = any(name.lower().endswith(_SAMPLE_EXTENSIONS) for name in names)
+    if not names or is_sample or max(samples.values()) > 1:
+        return False
+    return any("/" in name or not is_image_name(name) for name in names)
+
+
+def _read_tar_names(path: str) -> list[str]:
+    """The names of the first files in a tar file; none if it cannot be read."""
+    with (
+        suppress(tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError),
+        tarfile.open(path) as tar,
+    ):
+        return [info.name.removeprefix("./") for info in islice(tar, _MAX_TAR_NAMES) if info.isfile()]
+    return []
+
+
+def _identify_archive(path: str, layout: str | None) -> DetectedSource:
+    """The kind of what an archive contains: a folder, or a single file."""
+    inside = f"{path}!"
+    entries = LOCAL.list(inside)
+    while len(entries) == 1 and entries[0].kind == "folder":
+        inside = os.path.join(inside, entries[0].name)
+        entries = LOCAL.list(inside)
+    if len(entries) == 1:
+        return _identify_file(os.path.join(inside, entries[0].name), layout)._replace(given=path)
+    return _identify_folder(inside, layout)._replace(given=path)
 
 
 # A folder.
@@ -219,6 +280,11 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
+        pages = [
+            file for file in seen if _kind_by_name(file) == "text_files" and not _ABOUT.match(os.path.basename(file))
+        ]
+        if pages and len(pages) * 2 > len(seen):
+            return DetectedSource("text_files", path)
         return _identify_records_by_content(path, seen)
     best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
     readings = [
@@ -229,15 +295,25 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     described = best in ("csv", *_WEAK_KINDS)  # a table or a text may describe the other files
     if described and layout not in ("table", "text") and len(unknown) * 10 > kinds[best]:
         raise refusal(survey, readings, f"files of an unknown kind: {_summarize_files(seen)}")
-    if layout in (None, "auto"):
+    if layout in (None, "auto") and not (best == "text" and _is_folder_of_texts(path, files[best])):
         several = _describe_several(best, files[best])
         if several is not None:
             readings = [_split_reading(best, file) for file in files[best][:_MAX_SHOWN]]
             together = _file_reading(path, best, len(files[best]), first[best])
             raise refusal(survey, [*readings, *([] if best == "npy" else [together])], several)
+    if best == "text" and layout != "text" and _is_folder_of_texts(path, files["text"]):
+        what = "each text file is one row, as the files are in folders of their classes"
+        guess = SourceGuess(None, what, f"for a row per line: rk.sources.text({path!r})")
+        return DetectedSource("text_files", path, guesses=(guess,))
     if best == "csv" and kinds["csv"] == 1:
         return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
-    return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)
+    return DetectedSource(_correct_kind(best, first[best]) or best, path)
+
+
+def _is_folder_of_texts(path: str, files: Sequence[str]) -> bool:
+    """Whether texts are in at least two folders of classes, with several in each."""
+    folders = Counter(os.path.dirname(os.path.relpath(file, path)) for file in files)
+    return len(folders) > 1 and "" not in folders and min(folders.values()) > 1
 
 
 def _describe_several(kind: str, files: Sequence[str]) -> str | None:
@@ -281,7 +357,7 @@ def _file_reading(path: str, kind: str, count: int, first: str) -> Reading:
 
 def _is_nonempty(path: str) -> bool:
     try:
-        return os.path.getsize(path) > 0
+        return raw_files.getsize(path) > 0
     except OSError:
         return True  # reading it reports the cause
 
@@ -323,6 +399,10 @@ class SourceOverrides:
     strip: bool | None = None
     text: bool | None = None  # whether a list of images has texts instead of classes
     box_format: str | None = None
+    sheet: str | None = None  # from here on: which table of a file
+    table: str | None = None
+    query: str | None = None
+    group: str | None = None
 
 
 _NO_OVERRIDES = SourceOverrides()
@@ -341,8 +421,14 @@ _ACCEPTED_OVERRIDES = {
     "csv": ("encoding", "delimiter", "header", "na", "decimal", "numbers", "strip"),
     "jsonl": ("encoding",),
     "text": ("encoding",),
+    "text_files": ("encoding",),
+    "arff": ("encoding",),
+    "excel": ("sheet", "header"),
+    "sqlite": ("table", "query"),
+    "duckdb": ("table", "query"),
+    "hdf5": ("group",),
 }
-_TEXT_KINDS = ("csv", "jsonl", "text")
+_TEXT_KINDS = ("csv", "jsonl", "text", "text_files", "arff", "excel")
 
 
 def takes_label_map(found: DetectedSource) -> bool:

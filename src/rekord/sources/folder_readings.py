@@ -47,6 +47,7 @@ from rekord.sources.image_csv import recognize_image_list
 from rekord.sources.image_folder import join_path, split_of_folder, strip_image_extension
 from rekord.sources.label_files import is_label_file
 from rekord.sources.segmentation import are_binary_masks, recognize_pair_list
+from rekord.storage import raw_files
 
 _CLASS_NAMES = re.compile(r"category|categories|classes|class_?names|synset|wnid")
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
@@ -278,7 +279,7 @@ def _has_voc_files(survey: FolderSurvey, parts: Parts, names: Sequence[str]) -> 
 
 def _is_coco(survey: FolderSurvey) -> bool:
     for parts in [(), *[(name,) for name in survey.top.folders if split_of_folder(name) is not None]]:
-        if os.path.isfile(survey.path((*parts, ROBOFLOW_FILE_NAME))):
+        if raw_files.isfile(survey.path((*parts, ROBOFLOW_FILE_NAME))):
             return True
     places = [(), *[(name,) for name in survey.top.folders if name.lower() in _JSON_FOLDERS]]
     return any(_find_coco(survey, parts) for parts in places)
@@ -380,7 +381,7 @@ def _pair_key(parts: Parts) -> Parts:
 
 def _iter_mask_readings(survey: FolderSurvey) -> Iterator[Reading]:
     voc = {"JPEGImages", "SegmentationClass"} <= set(survey.top.folders)
-    if voc and os.path.isdir(survey.path(("ImageSets", "Segmentation"))):
+    if voc and raw_files.isdir(survey.path(("ImageSets", "Segmentation"))):
         source = DetectedSource("voc_segmentation", survey.root)
         yield Reading("images and masks of Pascal VOC", source, _with_layout(survey, "deeplab"))
         return
@@ -687,7 +688,8 @@ def unknown_source_error(
         "U621",
         location=Location(path=join_path(path, "")),
         expected="images in folders, images and masks, VOC, COCO, YOLO, Cityscapes, CSV, JSON lines, Parquet, Arrow, "
-        "NumPy, text, tar (WebDataset) or record files",
+        "NumPy, spreadsheets, SQLite, DuckDB, HDF5, Avro, ARFF, text, tar (WebDataset) or record files; or a zip or "
+        "tar file of these",
         found=found,
         likely=likely,
         do=do,
