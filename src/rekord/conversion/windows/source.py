@@ -113,6 +113,11 @@ class WindowedSource:
         )
 
     @property
+    def source_rows(self) -> int:
+        """The rows that windows are made of, with bad ones."""
+        return self.counts.rows + self.counts.bad
+
+    @property
     def _splits(self) -> tuple[str, ...] | None:
         if self.group_splits is not None:
             return self.group_splits.names
@@ -144,16 +149,15 @@ class WindowedSource:
 def _describe(source: WindowedSource) -> Iterator[str]:
     """What the sort found, for the summary."""
     counts, window = source.counts, source.window
-    if counts.bad:
-        yield f"{counts.bad:,} bad rows: no window contains them"
-    if counts.unordered and not window.monotonic:
-        yield f"{counts.unordered:,} rows come after a later row in their file: rows were sorted"
-    if counts.gaps:
-        yield f"{counts.gaps:,} pauses longer than max_gap: no window spans them"
-    if counts.crossing:
-        yield f"{counts.crossing:,} windows across the border of two splits were dropped"
-    if counts.left_over:
-        yield f"{counts.left_over:,} of {counts.rows:,} rows are in no complete window"
+    for found, what in (
+        (counts.bad, "bad rows: {:,}, in no window"),
+        (0 if window.monotonic else counts.unordered, "rows out of order: {:,}, sorted"),
+        (counts.gaps, "pauses longer than max_gap: {:,}, no window spans them"),
+        (counts.crossing, "windows across the border of two splits: {:,}, dropped"),
+        (counts.left_over, f"rows in no complete window: {{:,}} of {counts.rows:,}"),
+    ):
+        if found:
+            yield what.format(found)
 
 
 def window_source(
