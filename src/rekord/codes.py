@@ -62,6 +62,7 @@ CODES: dict[str, str] = {
     "S146": "label has no classes yet",
     "S147": "column has too many classes",
     "S148": "column cannot be a label",
+    "S155": "column cannot be used in windows",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",

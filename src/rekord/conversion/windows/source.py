@@ -36,7 +36,7 @@ from rekord.conversion.windows.values import to_time_column, to_values
 from rekord.conversion.workers import WorkerPool
 from rekord.errors import error, schema_error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Schema, Text
+from rekord.schema import Feature, Schema, Text
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
@@ -111,6 +111,10 @@ class WindowedSource:
             guesses=inner.guesses,
             notes=(*inner.notes, *_describe(self)),
         )
+
+    def release(self) -> None:
+        """Remove the sorted rows."""
+        self.owner.remove()
 
     @property
     def source_rows(self) -> int:
@@ -222,14 +226,6 @@ def window_source(
     return made
 
 
-def release_windows(source: Any) -> None:
-    """Remove the sorted rows of a source, if it has any."""
-    while source is not None:
-        if isinstance(source, WindowedSource):
-            source.owner.remove()
-        source = getattr(source, "source", None)
-
-
 def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
     """Sort all rows, and write what the windows are read from."""
     source = task.source
@@ -253,12 +249,12 @@ def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
         bad_parts = 0
         for number, part in enumerate(sorted_parts):
             if part.has_bad_file:
-                os.rename(
+                LOCAL.rename(
                     os.path.join(task.folder, f"part-{number}.bad"), os.path.join(task.folder, f"bad-{bad_parts}")
                 )
                 bad_parts += 1
         if merge.bad:
-            os.rename(os.path.join(task.folder, "merge.bad"), os.path.join(task.folder, f"bad-{bad_parts}"))
+            LOCAL.rename(os.path.join(task.folder, "merge.bad"), os.path.join(task.folder, f"bad-{bad_parts}"))
             bad_parts += 1
         windows, left_over, crossing = find_windows(task, merge)
     except OSError as failure:
@@ -375,7 +371,7 @@ class WindowReader:
             return _take(column, rows)
         taken = _take(column, np.minimum(rows, (stop - 1)[:, None]))
         if isinstance(taken, list):
-            empty = b"" if isinstance(feature, Bytes) and not feature.is_text else ""
+            empty = b"" if feature.value_kind == "bytes" else ""
             return [
                 [empty if out else one for one, out in zip(row, gone, strict=True)]
                 for row, gone in zip(taken, beyond.tolist(), strict=True)
