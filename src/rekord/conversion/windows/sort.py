@@ -50,7 +50,6 @@ class SortedRun(NamedTuple):
 class SortedPart(NamedTuple):
     runs: list[SortedRun]
     bad: int
-    has_bad_file: bool
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class SortTask:
                     waiting, waiting_bytes = [], 0
             if waiting:
                 runs.append(self._write(f"{number}-{len(runs)}", waiting))
-        return SortedPart(runs, bad, bad > 0)
+        return SortedPart(runs, bad)
 
     @property
     def _names(self) -> list[str]:

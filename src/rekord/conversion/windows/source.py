@@ -76,7 +76,7 @@ class WindowedSource:
     digest: str  # of the sorted rows, if no files identify them
     counts: SeriesCounts
     windows: int
-    bad_parts: int
+    bad_files: tuple[str, ...]  # with the errors of bad rows
     group_splits: SplitRule | None = None  # ratios of the groups of each split
     seed: int = 0
 
@@ -129,7 +129,7 @@ class WindowedSource:
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         """Bad rows first, in the order in which they were found, then the windows."""
-        made = [SourcePart(("bad", number, 0), 0) for number in range(self.bad_parts)]
+        made = [SourcePart(("bad", number, 0), 0) for number in range(len(self.bad_files))]
         row_bytes = max(8, os.path.getsize(self._path("rows")) // max(self.counts.rows, 1))
         size = self.window.size if isinstance(self.window.size, int) else 64
         step = max(1, min(1 << 20, part_bytes // (row_bytes * size)))
@@ -142,7 +142,7 @@ class WindowedSource:
         """The windows of a part, in order."""
         kind, begin, end = part.content
         if kind == "bad":
-            yield from read_pickles(self._path(f"bad-{begin}"))
+            yield from read_pickles(self._path(self.bad_files[begin]))
             return
         yield from WindowReader(self).chunks(begin, end)
 
@@ -246,16 +246,9 @@ def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
             sorted_parts = [task(0, source.rows())]
         merge = RunMerge(task, [run for part in sorted_parts for run in part.runs])
         merge.run()
-        bad_parts = 0
-        for number, part in enumerate(sorted_parts):
-            if part.has_bad_file:
-                LOCAL.rename(
-                    os.path.join(task.folder, f"part-{number}.bad"), os.path.join(task.folder, f"bad-{bad_parts}")
-                )
-                bad_parts += 1
+        bad_files = [f"part-{number}.bad" for number, part in enumerate(sorted_parts) if part.bad]
         if merge.bad:
-            LOCAL.rename(os.path.join(task.folder, "merge.bad"), os.path.join(task.folder, f"bad-{bad_parts}"))
-            bad_parts += 1
+            bad_files.append("merge.bad")
         windows, left_over, crossing = find_windows(task, merge)
     except OSError as failure:
         raise write_error(task.folder, failure) from failure
@@ -267,7 +260,7 @@ def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
         left_over=left_over,
         crossing=crossing,
     )
-    return {"counts": counts, "windows": windows, "bad_parts": bad_parts}
+    return {"counts": counts, "windows": windows, "bad_files": tuple(bad_files)}
 
 
 class WindowReader:
