@@ -64,6 +64,7 @@ CODES: dict[str, str] = {
     "S148": "column cannot be a label",
     # Audio and video.
     "S151": "PCM audio has no rate",
+    "S155": "column cannot be used in windows",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
     "F102": "payload checksum does not match",

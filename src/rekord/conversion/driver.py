@@ -191,7 +191,7 @@ class _ConversionRun:
         source = ManifestSource(
             kind=job.source.kind,
             fingerprint=conversion.plan.source if conversion.known_rows else combine_row_digests([done[-1].digest]),
-            rows=sum(part.rows for part in done),
+            rows=self._count_rows(done),
             rejected=sum(part.rejected for part in done),
         )
         splits = {name: build_manifest_split(job.template, job.compression, made) for name, made in finished.items()}
@@ -218,7 +218,7 @@ class _ConversionRun:
         if not self.conversion.request:
             return {}
         known = {WRITE_REQUEST: self.conversion.request}
-        if is_partitioned(self.job.source) and self.conversion.files:
+        if hasattr(self.job.source, "part_items") and self.conversion.files:
             flagged = [path for part in done for path in part.flagged]
             known[SOURCE_FILES] = describe_source_files(self.job.source, self.conversion.files, flagged).to_json()
         return known
@@ -322,8 +322,13 @@ class _ConversionRun:
 
     # Cut.
 
+    def _count_rows(self, done: Sequence[CompletedPart]) -> int:
+        """The rows of the source, also if they are read as windows."""
+        rows = getattr(self.job.source, "source_rows", None)
+        return sum(part.rows for part in done) if rows is None else int(rows)
+
     def _check_rejects(self, done: Sequence[CompletedPart]) -> None:
-        rows = sum(part.rows for part in done)
+        rows = self._count_rows(done)
         rejected = sum(part.rejected for part in done)
         records = sum(part.records for part in done)
         if rejected:

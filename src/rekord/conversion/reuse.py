@@ -90,9 +90,7 @@ def _to_stored_path(path: str) -> str:
 
 
 def digest_context(source: Any) -> str:
-    """A digest of what every row of a source depends on besides its own files; "" if that is unknown."""
-    if not hasattr(source, "part_items"):
-        return ""
+    """A digest of what every row of a source depends on besides its own files."""
     return digest_value([source.kind, source.shared_context()])
 
 

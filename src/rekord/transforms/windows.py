@@ -15,6 +15,10 @@ from rekord.transforms.base import Bound, RecordedTransform
 
 LabelRule: TypeAlias = Literal["last", "first", "majority", "any"]
 Duration: TypeAlias = "int | float | str"
+ValueRanges: TypeAlias = "Mapping[str, Sequence[float | None]] | Sequence[Sequence[Any]]"
+"""The least and the most valid value by column, or the three as a list for each column."""
+TimeBorders: TypeAlias = "Mapping[str, Any] | Sequence[Sequence[Any]]"
+"""A ratio or the first time by split, or pairs of them."""
 
 _SECOND = 10**9
 TICKS_OF: dict[str, int] = {
@@ -100,9 +104,9 @@ def window(
     incomplete: Literal["drop", "pad"] = "drop",
     steps: bool = False,
     max_gap: Duration | None = None,
-    ranges: Mapping[str, Sequence[float | None]] | Sequence[Sequence[Any]] = (),
+    ranges: ValueRanges = (),
     monotonic: bool = False,
-    split_by_time: Mapping[str, Any] | Sequence[Sequence[Any]] = (),
+    split_by_time: TimeBorders = (),
 ) -> Window:
     """Windows of `size` rows, a new one every `stride` rows (default: `size`), as the rows of the dataset.
 

@@ -15,7 +15,7 @@ from rekord.conversion.driver import Conversion, ConversionResult, convert
 from rekord.conversion.encode_rows import TransformedLayout
 from rekord.conversion.plan import ConversionJob, RowFunction, build_plan
 from rekord.conversion.splits import parse_split_rule
-from rekord.conversion.windows.source import release_windows, window_source
+from rekord.conversion.windows.source import window_source
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import Manifest, manifest_path
@@ -494,7 +494,14 @@ def run_conversion(conversion: Conversion, *, progress: bool) -> ConversionResul
     try:
         return _run_conversion(conversion, progress=progress)
     finally:
-        release_windows(conversion.job.source)
+        _release(conversion.job.source)
+
+
+def _release(source: Any) -> None:
+    """Remove the temporary files of a source, and of those that it is made from."""
+    while source is not None:
+        getattr(source, "release", lambda: None)()
+        source = getattr(source, "source", None)
 
 
 def _run_conversion(conversion: Conversion, *, progress: bool) -> ConversionResult:

@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rk.write(rows, "data", schema=schema, split={"train": 0.5, "val": 0.5}, progress=False, workers=1)
     (tmp_path / "x.csv").write_text("id,label,a,b\n1,cat,0,1\n2,dog,2,3\n")
+    rk.write("x.csv", "from_csv", progress=False, workers=1)
     shutil.copytree("data", "damaged")
     shutil.copytree("data", "shards", ignore=shutil.ignore_patterns("rekord.json", ".rekord"))
     file = next(Path("damaged").glob("train-*.tfrecord"))
@@ -65,6 +66,8 @@ COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "append": (["data", "out", "--from", "rows.jsonl"], {"dataset", "appended"}),
     "delete": (["data", "out", "--where", "id = 1"], {"dataset", "deleted"}),
     "relabel": (["data", "out", "--map-labels", "dog=wolf"], {"dataset", "relabelled"}),
+    "sync": (["x.csv", "from_csv"], {"dataset", "splits", "converted_files", "copied_records"}),
+    "trace": (["data", "--split", "train", "--record", "0"], {"path", "row", "line", "record"}),
     "export": (["data", "out.csv", "--split", "train"], {"format"}),
     "adopt": (["shards"], {"dataset", "splits", "schema", "notes", "seconds"}),
     "index": (["data", "--format", "vahidk"], {"files", "records"}),

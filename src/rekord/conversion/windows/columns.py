@@ -19,7 +19,7 @@ class SeriesColumn(NamedTuple):
     feature: Feature
 
 
-_NUMERIC = (Int64, Float32, Timestamp)
+_FEATURES = (Int64, Float32, Timestamp, Text, Bytes, Label, Tensor)
 
 
 def plan_window_schema(window: Window, schema: Schema) -> tuple[tuple[SeriesColumn, ...], Schema]:
@@ -42,12 +42,12 @@ def plan_window_schema(window: Window, schema: Schema) -> tuple[tuple[SeriesColu
     columns = []
     length = None if window.is_timed else int(window.size)
     for name, feature in schema.context.items():
-        if feature.shape or not isinstance(feature, (*_NUMERIC, Text, Bytes, Label, Tensor)):
+        if feature.shape or not isinstance(feature, _FEATURES):
             raise column_error(name, feature, "one number or text per row")
         if name == window.time:
-            if not isinstance(feature, (*_NUMERIC, Text, Tensor)) or feature.is_label:
+            if feature.is_label or feature.value_kind == "bytes":
                 raise column_error(name, feature, "timestamps or numbers")
-            scalars[name] = _required(feature) if not isinstance(feature, Text) else Timestamp("us")
+            scalars[name] = Timestamp("us") if feature.is_text else _required(feature)
             if name in by or name in window.label:
                 raise column_error(name, feature, "a column for the time alone")
             continue
@@ -83,8 +83,6 @@ def _required(feature: Feature) -> Feature:
 
 
 def _with_length(name: str, feature: Feature, length: int | None) -> Feature:
-    if isinstance(feature, Label):
-        return Label(feature.names or feature.count, shape=(length,))
     changes: Any = {"optional": False, "shape": (length,)}
     return replace(feature, **changes)
 
@@ -103,7 +101,7 @@ def column_error(name: str, feature: Feature, expected: str) -> RekordError:
 def find_time_unit(window: Window, schema: Schema) -> str | None:
     """The unit of timestamps; "" if they are texts, None if the time is a number."""
     feature = None if window.time is None else schema[window.time]
-    unit = feature.unit if isinstance(feature, Timestamp) else "" if isinstance(feature, Text) else None
+    unit = "" if feature is not None and feature.is_text else getattr(feature, "unit", None)
     for name, value in (("size", window.size), ("stride", window.stride), ("max_gap", window.max_gap)):
         if isinstance(value, str):
             if unit is None:

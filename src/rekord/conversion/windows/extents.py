@@ -18,8 +18,8 @@ _SEGMENTS = 1 << 16
 
 
 def find_windows(task: SortTask, merge: RunMerge) -> tuple[int, int, int]:
-    """Write the first row, the end and the split of each window; returns how many there are, rows in none of them,
-    and windows that were dropped since they cross the border of two splits."""
+    """Write the first row, the end and the split of each window; returns their number, that of rows in none of
+    them, and that of windows that were dropped since they cross the border of two splits."""
     folder = task.folder
     series = load_array(os.path.join(folder, "series"), np.int64)
     time = load_array(os.path.join(folder, "time"), load_time_dtype(folder))

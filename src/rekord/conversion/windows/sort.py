@@ -50,7 +50,6 @@ class SortedRun(NamedTuple):
 class SortedPart(NamedTuple):
     runs: list[SortedRun]
     bad: int
-    has_bad_file: bool
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class SortTask:
     def __call__(self, number: int, chunks: Iterable[Chunk]) -> SortedPart:
         """Sort the rows of a part."""
         runs: list[SortedRun] = []
-        waiting: list[_Rows] = []
+        waiting: list[KeyedRows] = []
         waiting_bytes = bad = 0
         with PickleFile(os.path.join(self.folder, f"part-{number}.bad")) as rejects:
             for piece in iter_row_tables(chunks, [*self._names, *([self.window.time] if self.window.time else [])]):
@@ -83,13 +82,13 @@ class SortTask:
                     waiting, waiting_bytes = [], 0
             if waiting:
                 runs.append(self._write(f"{number}-{len(runs)}", waiting))
-        return SortedPart(runs, bad, bad > 0)
+        return SortedPart(runs, bad)
 
     @property
     def _names(self) -> list[str]:
         return [column.name for column in self.columns]
 
-    def _check(self, chunk: ColumnChunk, table: pa.Table) -> tuple[_Rows, list[SourceRow]]:
+    def _check(self, chunk: ColumnChunk, table: pa.Table) -> tuple[KeyedRows, list[SourceRow]]:
         """The rows of a chunk, and the errors of bad ones. Bad rows with a known place break their series."""
         window, rows = self.window, chunk.rows
         problems: dict[int, RekordError] = {}
@@ -150,7 +149,7 @@ class SortTask:
         keep = ~unplaced
         positions = chunk.first + np.arange(rows, dtype=np.int64)
         lines = np.array([chunk.line_of(row) or 0 for row in range(rows)], np.int64) if has_lines(chunk) else None
-        kept = _Rows(
+        kept = KeyedRows(
             groups,
             group[keep],
             time[keep],
@@ -164,7 +163,7 @@ class SortTask:
             SourceRow(chunk.path, chunk.first + row, problems[row], chunk.line_of(row)) for row in sorted(problems)
         ]
 
-    def _write(self, name: str, waiting: list[_Rows]) -> SortedRun:
+    def _write(self, name: str, waiting: list[KeyedRows]) -> SortedRun:
         groups = sorted({one for rows in waiting for one in rows.groups})
         paths = sorted({rows.path for rows in waiting})
         places = {one: i for i, one in enumerate(groups)}
@@ -187,7 +186,7 @@ class SortTask:
         return SortedRun(place, len(order), groups, paths)
 
 
-class _Rows(NamedTuple):
+class KeyedRows(NamedTuple):
     """Rows of one chunk, with their keys."""
 
     groups: list[bytes]

@@ -36,7 +36,7 @@ from rekord.conversion.windows.values import to_time_column, to_values
 from rekord.conversion.workers import WorkerPool
 from rekord.errors import error, schema_error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Schema, Text
+from rekord.schema import Feature, Schema, Text
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
@@ -76,7 +76,7 @@ class WindowedSource:
     digest: str  # of the sorted rows, if no files identify them
     counts: SeriesCounts
     windows: int
-    bad_parts: int
+    bad_files: tuple[str, ...]  # with the errors of bad rows
     group_splits: SplitRule | None = None  # ratios of the groups of each split
     seed: int = 0
 
@@ -112,6 +112,15 @@ class WindowedSource:
             notes=(*inner.notes, *_describe(self)),
         )
 
+    def release(self) -> None:
+        """Remove the sorted rows."""
+        self.owner.remove()
+
+    @property
+    def source_rows(self) -> int:
+        """The rows that windows are made of, with bad ones."""
+        return self.counts.rows + self.counts.bad
+
     @property
     def _splits(self) -> tuple[str, ...] | None:
         if self.group_splits is not None:
@@ -120,7 +129,7 @@ class WindowedSource:
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         """Bad rows first, in the order in which they were found, then the windows."""
-        made = [SourcePart(("bad", number, 0), 0) for number in range(self.bad_parts)]
+        made = [SourcePart(("bad", number, 0), 0) for number in range(len(self.bad_files))]
         row_bytes = max(8, os.path.getsize(self._path("rows")) // max(self.counts.rows, 1))
         size = self.window.size if isinstance(self.window.size, int) else 64
         step = max(1, min(1 << 20, part_bytes // (row_bytes * size)))
@@ -133,7 +142,7 @@ class WindowedSource:
         """The windows of a part, in order."""
         kind, begin, end = part.content
         if kind == "bad":
-            yield from read_pickles(self._path(f"bad-{begin}"))
+            yield from read_pickles(self._path(self.bad_files[begin]))
             return
         yield from WindowReader(self).chunks(begin, end)
 
@@ -144,16 +153,15 @@ class WindowedSource:
 def _describe(source: WindowedSource) -> Iterator[str]:
     """What the sort found, for the summary."""
     counts, window = source.counts, source.window
-    if counts.bad:
-        yield f"{counts.bad:,} bad rows: no window contains them"
-    if counts.unordered and not window.monotonic:
-        yield f"{counts.unordered:,} rows come after a later row in their file: rows were sorted"
-    if counts.gaps:
-        yield f"{counts.gaps:,} pauses longer than max_gap: no window spans them"
-    if counts.crossing:
-        yield f"{counts.crossing:,} windows across the border of two splits were dropped"
-    if counts.left_over:
-        yield f"{counts.left_over:,} of {counts.rows:,} rows are in no complete window"
+    for found, what in (
+        (counts.bad, "bad rows: {:,}, in no window"),
+        (0 if window.monotonic else counts.unordered, "rows out of order: {:,}, sorted"),
+        (counts.gaps, "pauses longer than max_gap: {:,}, no window spans them"),
+        (counts.crossing, "windows across the border of two splits: {:,}, dropped"),
+        (counts.left_over, f"rows in no complete window: {{:,}} of {counts.rows:,}"),
+    ):
+        if found:
+            yield what.format(found)
 
 
 def window_source(
@@ -218,14 +226,6 @@ def window_source(
     return made
 
 
-def release_windows(source: Any) -> None:
-    """Remove the sorted rows of a source, if it has any."""
-    while source is not None:
-        if isinstance(source, WindowedSource):
-            source.owner.remove()
-        source = getattr(source, "source", None)
-
-
 def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
     """Sort all rows, and write what the windows are read from."""
     source = task.source
@@ -246,16 +246,9 @@ def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
             sorted_parts = [task(0, source.rows())]
         merge = RunMerge(task, [run for part in sorted_parts for run in part.runs])
         merge.run()
-        bad_parts = 0
-        for number, part in enumerate(sorted_parts):
-            if part.has_bad_file:
-                os.rename(
-                    os.path.join(task.folder, f"part-{number}.bad"), os.path.join(task.folder, f"bad-{bad_parts}")
-                )
-                bad_parts += 1
+        bad_files = [f"part-{number}.bad" for number, part in enumerate(sorted_parts) if part.bad]
         if merge.bad:
-            os.rename(os.path.join(task.folder, "merge.bad"), os.path.join(task.folder, f"bad-{bad_parts}"))
-            bad_parts += 1
+            bad_files.append("merge.bad")
         windows, left_over, crossing = find_windows(task, merge)
     except OSError as failure:
         raise write_error(task.folder, failure) from failure
@@ -267,7 +260,7 @@ def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
         left_over=left_over,
         crossing=crossing,
     )
-    return {"counts": counts, "windows": windows, "bad_parts": bad_parts}
+    return {"counts": counts, "windows": windows, "bad_files": tuple(bad_files)}
 
 
 class WindowReader:
@@ -371,7 +364,7 @@ class WindowReader:
             return _take(column, rows)
         taken = _take(column, np.minimum(rows, (stop - 1)[:, None]))
         if isinstance(taken, list):
-            empty = b"" if isinstance(feature, Bytes) and not feature.is_text else ""
+            empty = b"" if feature.value_kind == "bytes" else ""
             return [
                 [empty if out else one for one, out in zip(row, gone, strict=True)]
                 for row, gone in zip(taken, beyond.tolist(), strict=True)
