@@ -23,7 +23,7 @@ from rekord.arguments import as_path, invalid, non_blank, one_of
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import has_manifest
-from rekord.errors import RekordError, error, preview
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import RecordKind
 from rekord.storage.local import LOCAL, system_limit_error
@@ -120,7 +120,7 @@ def plan_edit(
 
     The commands name absolute paths: they may be pasted in any folder. `digests` are those of the splits in which the
     records were selected: if `path` has other files by now, or always had, the numbers mean other records, and the
-    edit is refused.
+    edit is refused; so is a class that the column does not have.
     """
     one_of("action", action, ("delete", "relabel"))
     place = _absolute("path", path)
@@ -136,7 +136,10 @@ def plan_edit(
     words = _EditWords(action, place, target, chosen, column, label, kind, file, listing)
     refusal = None
     try:
-        _check_unchanged(place, chosen, kind, digests)
+        if digests is not None:
+            with _open_unchanged(place, chosen, kind, digests) as dataset:
+                if action == "relabel":
+                    _check_class(dataset, str(column), label)
         commands = words.for_dataset() if is_dataset else words.for_files()
     except RekordError as failure:
         commands, refusal = (), failure
@@ -348,24 +351,50 @@ def _check_label(column: Any, label: Any) -> tuple[str, str | int]:
     return column, label
 
 
-def _check_unchanged(
-    path: str, records: Sequence[Record], kind: RecordKind | None, digests: Mapping[str, str] | None
-) -> None:
-    """Refuse records that were selected in other files than those at `path`."""
-    if digests is None:
+def _open_unchanged(
+    path: str, records: Sequence[Record], kind: RecordKind | None, digests: Mapping[str, str]
+) -> Dataset:
+    """The dataset at `path`, if it has the files in which the records were selected."""
+    dataset = open_dataset(path, kind=kind)
+    for name in dict(records):
+        now = dataset.splits.get(name)
+        if now is None or now.digest() != digests.get(name):
+            dataset.close()
+            raise error(
+                "X570",
+                "records were selected in other files",
+                location=Location(path=path),
+                expected=f"the files of `{name[:60]}` that are shown",
+                found="another split of this name" if now is not None else "no split of this name",
+                do="open the viewer again, and select the records again",
+            )
+    return dataset
+
+
+def _check_class(dataset: Dataset, column: str, label: str | int | None) -> None:
+    """Refuse a column that has no class per record, and a class that it does not have."""
+    known = {one["column"]: one["classes"] for one in list_label_columns(dataset)}
+    if column not in known:
+        raise error(
+            "U606",
+            f"`{column[:60]}` does not hold one class per record",
+            location=Location(feature=column),
+            expected=f"one of {', '.join(f'`{name[:60]}`' for name in list(known)[:8])}" if known else "a Label",
+            found=preview(column),
+        )
+    names = known[column]
+    is_id = str(label).lstrip("-").isdigit()
+    if label in (names or ()) or (is_id and (names is None or 0 <= int(str(label)) < len(names))):
         return
-    with open_dataset(path, kind=kind) as dataset:
-        for name in dict(records):
-            now = dataset.splits.get(name)
-            if now is None or now.digest() != digests.get(name):
-                raise error(
-                    "X570",
-                    "records were selected in other files",
-                    location=Location(path=path),
-                    expected=f"the files of `{name[:60]}` that are shown",
-                    found="another split of this name" if now is not None else "no split of this name",
-                    do="open the viewer again, and select the records again",
-                )
+    near = closest_match(str(label), names or ())
+    raise error(
+        "U606",
+        f"`{column[:60]}` has no class {preview(label)}",
+        location=Location(feature=column),
+        expected=f"one of {len(names):,} names, or an id from 0 to {len(names) - 1:,}" if names else "an integer",
+        found=preview(label),
+        do=f"did you mean {preview(near)}?" if near else None,
+    )
 
 
 def _no_labels_error(path: str, kind: str) -> RekordError:
@@ -463,7 +492,8 @@ class EditRun:
         from rekord.verbs.options import DeleteOptions, RelabelOptions, resolve_worker_count
 
         plan = self.plan
-        _check_unchanged(plan.path, plan.records, plan.kind, plan.digests)
+        if plan.digests is not None:
+            _open_unchanged(plan.path, plan.records, plan.kind, plan.digests).close()
         if not plan.is_dataset:
             return self._filter_files()
         target = EditTarget(out=plan.out, workers=resolve_worker_count(None), watch=self)

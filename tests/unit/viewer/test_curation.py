@@ -392,3 +392,28 @@ def test_records_that_were_selected_in_other_files_are_refused(dataset, foreign)
     assert not os.path.exists("new")
     gone = plan_edit("delete", dataset, [("test", 0)], digests={"test": "0"})
     assert gone.refusal.found == "no split of this name"
+
+
+@pytest.mark.parametrize(
+    ("column", "label", "expected", "do"),
+    [
+        ("label", "cpw", "one of 3 names, or an id from 0 to 2", "did you mean 'cow'?"),
+        ("label", 3, "one of 3 names, or an id from 0 to 2", None),
+        ("label", "-1", "one of 3 names, or an id from 0 to 2", None),
+        ("x", "cow", "an integer", None),
+        ("lable", "cow", "one of `x`, `label`", None),
+    ],
+)
+def test_a_class_that_does_not_exist_is_refused_before_a_command_is_shown(dataset, column, label, expected, do):
+    plan = plan_edit("relabel", dataset, CHOSEN, column=column, label=label, digests=digests(dataset)).to_dict()
+    assert (plan["command"], plan["error"]["code"], plan["error"]["location"]) == (None, "U606", {"feature": column})
+    assert (plan["error"]["expected"], plan["error"]["do"]) == (expected, do)
+
+
+@pytest.mark.parametrize(
+    ("column", "label"), [("label", "cow"), ("label", 2), ("label", "2"), ("x", "-7"), ("x", 99)]
+)
+def test_classes_are_given_by_name_or_id(dataset, column, label):
+    plan = plan_edit("relabel", dataset, CHOSEN, column=column, label=label, digests=digests(dataset))
+    assert plan.refusal is None
+    assert f"--set {column}={label}" in plan.commands[0].shell
