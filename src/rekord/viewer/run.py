@@ -148,7 +148,9 @@ def open_port(port: int | None) -> socket.socket:
     tried = [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _TRIED_PORTS), 0]
     failure: OSError | None = None
     for number in tried:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # With its protocol named: only then does asyncio switch Nagle's algorithm off, with which every answer would
+        # wait 40 ms for an acknowledgement.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -166,7 +168,7 @@ def open_port(port: int | None) -> socket.socket:
 def _port_error(port: int | None, failure: OSError | None) -> RekordError:
     taken = failure is not None and failure.errno == errno.EADDRINUSE
     return error(
-        "U684",
+        "U605",
         f"port {port} is in use" if taken and port is not None else "no port can be opened",
         expected="a free port on 127.0.0.1",
         found="another program that listens on it" if taken else getattr(failure, "strerror", None) or "no free port",
