@@ -148,7 +148,13 @@ class BoxNames:
 
 def find_box_names(schema: Schema) -> BoxNames:
     """The columns with one class per box, by what they are and how they are called."""
-    lists = {name: feature for name, feature in schema.context.items() if feature.shape == (None,)}
+    stems = [feature.key or "" for feature in schema.context.values() if isinstance(feature, Boxes)]
+    prefixes = tuple(stem.rpartition("bbox")[0] for stem in stems if "bbox" in stem) or ("\0",)
+    lists = {
+        name: feature
+        for name, feature in schema.context.items()
+        if feature.shape == (None,) or (len(feature.shape) < 2 and name.startswith(prefixes))
+    }
     named = {name: feature for name, feature in lists.items() if any(word in name.lower() for word in _CLASS_WORDS)}
     ids = next((name for name, feature in lists.items() if feature.class_count is not None), None)
     ids = ids or next((name for name, feature in named.items() if feature.kind == "int64"), None)
@@ -160,7 +166,7 @@ def derive_columns(schema: Schema, sample: Mapping[str, Any] | None) -> Schema:
     """An inferred schema with the boxes and masks that well-known keys hold: inference sees lists and images."""
     columns: dict[str, Feature] = {}
     stems = {name.removesuffix("xmin") for name in schema.context if name.endswith("bbox/xmin")}
-    stems = {stem for stem in stems if all(_is_box_side(schema.context.get(stem + side)) for side in BOX_SIDES)}
+    stems = {stem for stem in stems if _are_box_sides([schema.context.get(stem + side) for side in BOX_SIDES])}
     sides = {stem + side for stem in stems for side in BOX_SIDES}
     for name, feature in schema.context.items():
         if name in sides:
@@ -181,10 +187,10 @@ _MASK_NAMES = ("/segmentation/class/encoded", "/mask", "/segmentation")
 _MAX_MASK_CLASSES = 256
 
 
-def _is_box_side(feature: Feature | None) -> bool:
-    return (
-        feature is not None and feature.kind == "float" and feature.shape in ((), (None,)) and not feature.has_default
-    )
+def _are_box_sides(features: Sequence[Feature | None]) -> bool:
+    """Whether columns hold lists of numbers, all of the same form: one number where every record had one box."""
+    known = [one for one in features if one is not None and one.kind == "float" and len(one.shape) < 2]
+    return len(known) == len(features) and len({(one.shape, one.optional) for one in known}) == 1
 
 
 def _has_class_ids(data: Any) -> bool:

@@ -286,20 +286,26 @@ def list_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None, most: 
     if schema is None:
         return found
     named = find_box_names(schema)
-    ids = None if named.ids is None else row.get(named.ids)
-    if ids is not None and len(ids) == len(boxes):
+    ids = _to_list(None if named.ids is None else row.get(named.ids))
+    if len(ids) == len(boxes):
         numbers = [int(one) for one in ids[:most]]
         found["labels"] = numbers
         if named.names is not None:
             names = named.names
             found["names"] = [names[one] if 0 <= one < len(names) else str(one) for one in numbers]
-    texts = None if named.texts is None else row.get(named.texts)
-    if texts is not None and len(texts) == len(boxes):
+    texts = _to_list(None if named.texts is None else row.get(named.texts))
+    if len(texts) == len(boxes):
         found["names"] = [
-            _shorten(one.decode(errors="replace") if isinstance(one, bytes) else str(one))
-            for one in list(texts)[:most]
+            _shorten(one.decode(errors="replace") if isinstance(one, bytes) else str(one)) for one in texts[:most]
         ]
     return found
+
+
+def _to_list(value: Any) -> list[Any]:
+    """The values of a column that has one per box; a single one may not be a list."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, (bytes, str)) or not np.ndim(value) else list(value)
 
 
 def _describe_numbers(value: Any, column: ColumnInfo) -> dict[str, Any]:

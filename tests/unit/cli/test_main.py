@@ -75,8 +75,8 @@ def rekord(*arguments: object, **options: object) -> subprocess.CompletedProcess
             "UsageError U605: `--max-findings`",
             "do        rekord check",
         ),
-        (["view", "x"], "UsageError U604: `rekord view` is not available yet", "do        rekord show"),
-        (["view", "x", "--port", "1", "--no-browser"], "UsageError U604: ", "do        rekord show"),
+        (["view", "x", "y", "z"], "UsageError U601: `rekord view`: unexpected argument `z`", "do        rekord view"),
+        (["view", "x", "--port", "many"], "UsageError U605: `--port` cannot be 'many'", "do        --port 8080"),
     ],
 )
 def test_wrong_usage_is_one_message_with_a_hint_and_exit_code_2(
