@@ -189,10 +189,10 @@ export function mountRecord(host, until) {
   function valueOf(feature) {
     if (feature.error) return h("span", { class: "alert" }, `${feature.error.code ?? ""} ${printable(feature.error.what, 120)}`);
     const value = feature.value ?? {};
-    if (value.name !== undefined && value.code !== undefined) {
+    if (value.code !== undefined) {
       const dot = h("i", { class: "dot", "aria-hidden": "true" });
       dot.style.background = classColour(Number(value.code) + 1);
-      return h("span", {}, dot, h("bdi", {}, printable(value.name || value.code, 80)), h("span", { class: "soft" }, ` ${value.code}`));
+      return h("span", {}, dot, h("bdi", {}, printable(value.name ?? value.text, 80)), h("span", { class: "soft" }, ` ${value.code}`));
     }
     if (value.string !== undefined) return h("bdi", { dir: "auto" }, printable(value.string, 160));
     if (Array.isArray(value.values) && value.values.length > 1) {
