@@ -175,7 +175,7 @@ export function mountRecord(host, until) {
     const rows = features.map((feature) => [
       h("bdi", { title: feature.summary ?? "" }, printable(feature.name, 120)),
       h("span", {}, printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span", { class: "pill" }, "undeclared") : null),
-      [feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.join(", ")}]` : null].filter(Boolean).join(" "),
+      [feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.map((size) => size ?? "?").join(", ")}]` : null].filter(Boolean).join(" "),
       h("span", { class: "n" }, bytes(feature.bytes)),
       valueOf(feature),
     ]);
