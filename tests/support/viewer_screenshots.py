@@ -79,18 +79,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made, launch_browser() as browser:
         folder = Path(made)
         with run_viewer(write_scenes(folder), cache=folder / "cache") as viewer:
-            page, _ = open_page(browser, f"{viewer.url}?in.main=2&in.main=3", width=1120, height=700)
+            page, _ = open_page(browser, f"{viewer.url}?in.main=2&in.main=3", width=900, height=520)
             expect(page.locator(".tile canvas").first).to_be_visible()
             expect(page.locator(".bar-button[aria-pressed=true]")).to_have_count(2)
             page.wait_for_load_state("networkidle")
             save_screenshot(page, "gallery")
-            page, _ = open_page(browser, f"{viewer.url}?view=record&record=7", width=1120, height=700, theme="dark")
+            page, _ = open_page(browser, f"{viewer.url}?view=record&record=7", width=900, height=520, theme="dark")
             expect(page.locator(".legend li").nth(1)).to_be_visible()
             box = page.locator(".stage").bounding_box()
             assert box is not None
             page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.6)
             save_screenshot(page, "record")
-            page, _ = open_page(browser, f"{viewer.url}?view=mosaic&by=main", width=960, height=600)
+            page, _ = open_page(browser, f"{viewer.url}?view=mosaic&by=main", width=900, height=520)
             expect(page.locator(".mosaic-tools progress")).to_be_hidden()
             save_screenshot(page, "mosaic")
 
