@@ -290,7 +290,6 @@ CODES: dict[str, str] = {
     "U677": "training backend cannot be used",
     "U680": "invalid query",
     "U682": "query failed",
-    "U684": "viewer cannot listen on a port",
     "U691": "transform cannot be applied",
     "U692": "configuration file cannot be used",
     # H7xx: findings about data that can be read

@@ -137,6 +137,10 @@ class Facet:
         """The records that a filter on this column selects."""
         if wanted.get("missing"):
             return np.asarray(self.codes == self.bins)
+        if "in" in wanted and not isinstance(wanted["in"], Sequence):
+            raise _filter_error(self.column.name, "a list as `in`", repr(wanted["in"])[:60])
+        if "in" in wanted and self.kind == "number":
+            return np.asarray(np.isin(self.values, _numbers(self.column.name, wanted["in"])))
         if "in" in wanted:
             places = [self._place(one) for one in wanted["in"]]
             table = np.zeros(256, np.bool_)
@@ -154,6 +158,9 @@ class Facet:
         name = quote_identifier(self.column.name)
         if wanted.get("missing"):
             return f"{name} is null"
+        if "in" in wanted and self.kind == "number":
+            listed = [f"{one!r}::double" for one in _numbers(self.column.name, wanted["in"])]
+            return f"{name} in ({', '.join(listed)})" if listed else "false"
         if "in" in wanted:
             labels = [self.labels[place] for place in map(self._place, wanted["in"]) if place is not None]
             return f"{name} in ({', '.join(map(_sql_literal, labels))})" if labels else "false"
@@ -203,6 +210,12 @@ class Facet:
 
 def _sql_literal(value: Any) -> str:
     return quote_literal(value) if isinstance(value, str) else str(int(value))
+
+
+def _numbers(name: str, given: Sequence[Any]) -> list[float]:
+    if not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in given):
+        raise _filter_error(name, "numbers", repr(given)[:60])
+    return [float(one) for one in given]
 
 
 def _parse_range(name: str, given: Any) -> tuple[float, float]:

@@ -166,7 +166,7 @@ def open_port(port: int | None) -> socket.socket:
 def _port_error(port: int | None, failure: OSError | None) -> RekordError:
     taken = failure is not None and failure.errno == errno.EADDRINUSE
     return error(
-        "U684",
+        "U605",
         f"port {port} is in use" if taken and port is not None else "no port can be opened",
         expected="a free port on 127.0.0.1",
         found="another program that listens on it" if taken else getattr(failure, "strerror", None) or "no free port",

@@ -69,6 +69,7 @@ def test_bars_and_histograms_count_every_record(viewer, dataset):
         {"place": {"in": [0, 2]}},
         {"place": {"in": ["sea"]}},
         {"width": {"range": [200, 500]}},
+        {"width": {"in": [250, 251, 252]}},
         {"score": {"range": [-0.3, 0.7]}},
         {"label": {"in": [2]}, "width": {"range": [100, 300]}, "score": {"range": [0, 9]}},
         {"label": {"in": []}},

@@ -303,7 +303,7 @@ def test_a_port_in_use_is_an_error_with_its_number(tmp_path):
     (tmp_path / "x.tfrecord").write_bytes(frames([b""]))
     with open_viewer(tmp_path / "x.tfrecord") as viewer, pytest.raises(RekordError) as caught:
         rk.view(tmp_path / "x.tfrecord", port=viewer.port)
-    assert (caught.value.code, caught.value.what) == ("U684", f"port {viewer.port} is in use")
+    assert (caught.value.code, caught.value.what) == ("U605", f"port {viewer.port} is in use")
 
 
 def test_the_frame_and_the_link_of_a_notebook_have_the_address(tmp_path):

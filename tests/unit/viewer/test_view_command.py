@@ -78,4 +78,4 @@ def test_a_port_in_use_is_wrong_usage(path, capsys):
     with open_port(None) as taken:
         number = taken.getsockname()[1]
         assert run_command_line(["view", str(path), "--port", str(number)]) == 2
-    assert capsys.readouterr().err.startswith(f"UsageError U684: port {number} is in use")
+    assert capsys.readouterr().err.startswith(f"UsageError U605: port {number} is in use")
