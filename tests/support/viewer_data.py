@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import wave
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from PIL import Image as Pillow
 
 import rekord as rk
 from rekord.dataset.predictions import PredictionFacts, PredictionWriter
-from rekord.testing import example_bytes, frames
+from rekord.testing import example_bytes, frames, sequence_bytes
 
 CLASSES = ["background", "cat", "dog", "bird"]
 MARKER = (255, 0, 255)
@@ -143,6 +145,30 @@ def write_hostile(folder: Path) -> Path:
     row |= {"image/encoded": [svg], "image/format": [b"svg"], "page": [b"<!DOCTYPE html>" + SCRIPT.encode()]}
     row |= {"label": [1], "text": ["\u202eabc\x00\u2028".encode() + ONERROR.encode()]}
     return _write_file(folder / "hostile.tfrecord", [example_bytes(row)] * 4)
+
+
+def write_media(folder: Path) -> Path:
+    """SequenceExamples with a sound and a matrix in the context, and images and points as steps."""
+    sound = io.BytesIO()
+    with wave.open(sound, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(8000)
+        out.writeframes((np.sin(np.arange(4000) / 5) * 20_000).astype("<i2").tobytes())
+    images = [[_save(Pillow.fromarray(make_image(i)), "jpeg")] for i in range(3)]
+    payload = sequence_bytes(
+        {"sound": [sound.getvalue()], "matrix": [float(i) for i in range(12)], "text": [b"many words " * 40]},
+        {"frame": images, "point": [[0.5, 1.5], [2.5, 3.5], [4.5, 5.5]]},
+    )
+    return _write_file(folder / "media.tfrecord", [payload] * 2)
+
+
+def write_bomb(folder: Path) -> Path:
+    """A PNG whose header declares 40,000 x 40,000 pixels, next to a good one."""
+    good = _save(Pillow.fromarray(make_image(1)), "png")
+    header = b"IHDR" + (40_000).to_bytes(4, "big") * 2 + good[24:29]
+    bomb = good[:12] + header + zlib.crc32(header).to_bytes(4, "big") + good[33:]
+    return _write_file(folder / "bomb.tfrecord", [example_bytes({"image/encoded": [one]}) for one in (good, bomb)])
 
 
 def write_predictions(folder: Path, records: int = 12) -> Path:

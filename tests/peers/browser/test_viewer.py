@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image as Pillow
 from playwright.sync_api import Browser, Locator, Page, expect
-from viewer_data import CLASSES, MARKER, MARKER_BOX, write_numbers
+from viewer_data import CLASSES, MARKER, MARKER_BOX, write_bomb, write_media, write_numbers
 from viewer_process import RunningViewer, open_page, run_viewer
 
 import rekord as rk
@@ -386,7 +386,50 @@ def test_two_datasets_are_compared_by_key(browser: Browser, cache: Path, tmp_pat
         expect(page.locator(".twin").first).to_contain_text("not there")
 
 
-def test_an_empty_file_and_a_large_image_have_their_own_states(browser: Browser, cache: Path, tmp_path: Path) -> None:
+def test_sounds_text_and_steps_of_a_record_are_shown(browser: Browser, cache: Path, tmp_path: Path) -> None:
+    with run_viewer(write_media(tmp_path), cache=cache) as viewer:
+        page, log = open_page(browser, f"{viewer.url}?view=record&record=1")
+        expect(page.locator("canvas.waveform")).to_have_attribute("aria-label", re.compile("Waveform, 0.5 seconds"))
+        audio = page.locator("audio")
+        audio.evaluate("one => new Promise((done) => one.readyState ? done() : (one.onloadedmetadata = done))")
+        assert audio.evaluate("one => one.duration") == pytest.approx(0.5, abs=0.01)
+        expect(page.locator("pre.text")).to_contain_text("many words")
+        steps = page.locator("table.steps tbody tr")
+        expect(steps).to_have_count(3)
+        expect(steps.nth(1)).to_contain_text("2.5")
+        expect(page.locator(".step-image")).to_have_count(3)
+        page.locator(".step-image").nth(2).evaluate("element => element.decode()")
+        page.locator("summary", has_text="Bytes of the frame").click()
+        data = (tmp_path / "media.tfrecord").read_bytes()
+        first = page.locator(".hex-line").first
+        expect(first.locator(".hex-offset")).to_have_text(str(len(data) // 2))
+        expect(first).to_contain_text(" ".join(f"{byte:02x}" for byte in data[len(data) // 2 :][:16]))
+        assert log.errors == []
+        assert log.console == []
+
+
+def test_a_tensor_is_a_heat_map_with_its_numbers(browser: Browser, cache: Path, tmp_path: Path) -> None:
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    schema = rk.Schema({"matrix": rk.Tensor("float32", (3, 4))})
+    rk.write([{"matrix": values}] * 2, tmp_path / "data", schema=schema, progress=False)
+    with run_viewer(tmp_path / "data", cache=cache) as viewer:
+        page, _ = open_page(browser, f"{viewer.url}?view=record&record=1")
+        expect(page.locator("canvas.heatmap")).to_have_attribute("aria-label", "Heat map, from 0 to 11")
+        page.locator(".tensor summary").click()
+        expect(page.locator(".tensor tbody tr").nth(2).locator("td")).to_have_text(["8", "9", "10", "11"])
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded(browser: Browser, cache: Path, tmp_path: Path) -> None:
+    with run_viewer(write_bomb(tmp_path), cache=cache) as viewer:
+        page, log = open_page(browser, viewer.url)
+        expect(page.locator("[data-index='1'] .gone")).to_have_text("image too large")
+        expect(page.locator("[data-index='0'] img")).to_be_visible()
+        assert [url for url in log.paths("api/thumb") if "record=1&" in url] == []
+        page.locator("[data-index='1'] a").click()
+        expect(page.locator("p.gone")).to_have_text("40000 × 40000: too large")
+
+
+def test_an_empty_file_has_a_state_of_its_own(browser: Browser, cache: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.tfrecord").write_bytes(b"")
     with run_viewer(tmp_path / "empty.tfrecord", cache=cache) as viewer:
         page, _ = open_page(browser, viewer.url)

@@ -145,6 +145,7 @@ function header(facet, isOn) {
 function makeBars(facet, until) {
   const active = state().filters.find((one) => one.feature === facet.column);
   const chosen = new Set(active?.values ?? []);
+  const codeOf = (i) => String(facet.type === "text" ? facet.names[i] : facet.codes[i]);
   const most = Math.max(...facet.counts, 1);
   const order = facet.names.map((_, i) => i).sort((a, b) => facet.counts[b] - facet.counts[a]);
   const list = h("ul", { class: "bars", "aria-label": facet.column });
@@ -152,7 +153,7 @@ function makeBars(facet, until) {
   const parts = new Map();
 
   function makeBar(i) {
-    const code = String(facet.codes[i]);
+    const code = codeOf(i);
     const bar = h("i", { class: "fill" });
     const all = h("i", { class: "all" });
     all.style.width = `${(100 * facet.counts[i]) / most}%`;
@@ -185,7 +186,7 @@ function makeBars(facet, until) {
 
   /** @type {number[]} */
   let last = facet.selected;
-  const isVisible = (i, rank) => rank < MOST_CLASSES || chosen.has(String(facet.codes[i]));
+  const isVisible = (i, rank) => rank < MOST_CLASSES || chosen.has(codeOf(i));
   const rest = order.filter((i, rank) => !isVisible(i, rank));
   show(list, order.filter(isVisible).map(makeBar));
   const more = h(

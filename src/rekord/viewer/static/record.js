@@ -174,14 +174,14 @@ export function mountRecord(host, until) {
   function featureTable(features, answer) {
     const rows = features.map((feature) => [
       h("bdi", { title: feature.summary ?? "" }, printable(feature.name, 120)),
-      h("span", {}, printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span", { class: "pill" }, "undeclared") : null),
-      [feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.join(", ")}]` : null].filter(Boolean).join(" "),
-      h("span", { class: "n" }, bytes(feature.bytes)),
       valueOf(feature),
+      h("span", {}, printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span", { class: "pill" }, "undeclared") : null),
+      [feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.map((size) => size ?? "?").join(", ")}]` : null].filter(Boolean).join(" "),
+      h("span", { class: "n" }, bytes(feature.bytes)),
     ]);
     const missing = (answer.missing ?? []).map((name) => [printable(name, 120), h("span", { class: "soft" }, "missing"), "", "", ""]);
     if (!rows.length && !missing.length) return "";
-    const table = makeTable("Features", ["feature", "kind", "dtype and shape", "bytes", "value"], [...rows, ...missing], "features");
+    const table = makeTable("Features", ["feature", "value", "kind", "dtype and shape", "bytes"], [...rows, ...missing], "features");
     const more = answer.more_features ? h("p", { class: "soft small" }, `${count(answer.more_features)} more features are not shown.`) : null;
     return h("section", { class: "panel" }, h("h3", {}, "Features"), h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Features" }, table), more);
   }
@@ -189,10 +189,10 @@ export function mountRecord(host, until) {
   function valueOf(feature) {
     if (feature.error) return h("span", { class: "alert" }, `${feature.error.code ?? ""} ${printable(feature.error.what, 120)}`);
     const value = feature.value ?? {};
-    if (value.name !== undefined && value.code !== undefined) {
+    if (value.code !== undefined) {
       const dot = h("i", { class: "dot", "aria-hidden": "true" });
       dot.style.background = classColour(Number(value.code) + 1);
-      return h("span", {}, dot, h("bdi", {}, printable(value.name || value.code, 80)), h("span", { class: "soft" }, ` ${value.code}`));
+      return h("span", {}, dot, h("bdi", {}, printable(value.name ?? value.text, 80)), h("span", { class: "soft" }, ` ${value.code}`));
     }
     if (value.string !== undefined) return h("bdi", { dir: "auto" }, printable(value.string, 160));
     if (Array.isArray(value.values) && value.values.length > 1) {

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows of the records shown, fetched by pages where they become visible.
 
-import { get, recordSet } from "./api.js";
+import { ApiError, get, recordSet } from "./api.js";
 
 const PAGE = 60;
 
@@ -59,7 +59,9 @@ export class Rows {
       if (isNew) this.listeners.onTotal();
       this.listeners.onPage(answer.first, answer.first + answer.rows.length);
     } catch (error) {
-      if (!controller.signal.aborted) this.listeners.onError(error);
+      if (controller.signal.aborted) return;
+      if (error instanceof ApiError && error.status === 503) setTimeout(() => this.until.aborted || void this.load(page), 500);
+      else this.listeners.onError(error);
     } finally {
       this.loading.delete(page);
       this.until.removeEventListener("abort", stop);
