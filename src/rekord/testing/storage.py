@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class FaultyStorage:
         self.operations: list[Operation] = []
         self.reads = 0
         self.dead = False
+        self._lock = threading.RLock()  # an operation at a time: another thread does nothing while the process dies
         self._open: set[Readable | Writable] = set()
         self._synced_bytes: dict[str, int] = {}
 
@@ -163,14 +165,20 @@ class FaultyStorage:
 
     def _opened(self, file: _File) -> _File:
         self._open.add(file)
+        if self.dead:  # since another thread's operation: what a process opens does not outlive it
+            file.close()
+            self._alive()
         return file
 
     def _before(self, operation: Operation, half: Callable[[], object] | None = None) -> None:
         """Count an operation, and fail if it is the chosen one; `half` does half of it first."""
-        self._alive()
-        self.operations.append(operation)
-        if len(self.operations) != self.fail_at:
-            return
+        with self._lock:
+            self._alive()
+            self.operations.append(operation)
+            if len(self.operations) == self.fail_at:
+                self._fail(operation, half)
+
+    def _fail(self, operation: Operation, half: Callable[[], object] | None) -> None:
         if half is not None and self.fault in ("short write then crash", "enospc", "eio"):
             half()
         if self.fault in _ERRNOS:
@@ -183,7 +191,7 @@ class FaultyStorage:
     def _die(self) -> None:
         self.dead = True
         # The system closes the files of a dead process.
-        for file in self._open:
+        for file in tuple(self._open):
             file.close()
         self._open.clear()
         if self.fault == "power loss":
