@@ -99,8 +99,8 @@ def build_image_decoder(
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)
     raise error(
         "U676",
-        "no images, audio or video to decode",
-        expected="a column declared as rk.Image, rk.Mask, rk.Audio or rk.Video",
+        "no images to decode",
+        expected="a column declared as rk.Image or rk.Mask",
         found=", ".join([f"`{name}`: {type(feature).__name__}" for name, feature in features.items()])[:60],
         do="decode=False"
         if stored is None
