@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.storage import portability
 from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, read_error, write_error
 from rekord.storage.raw_files import SeekableFile, split_member_path
 
@@ -311,7 +312,7 @@ def _find_archive(path: str) -> tuple[Archive, str]:
 
 def _open_descriptor(path: str) -> int:
     try:
-        return os.open(path, os.O_RDONLY)
+        return portability.open_to_read(path)
     except OSError as failure:
         raise read_error(path, failure) from failure
 
@@ -346,7 +347,7 @@ class _RangeFile:
                 return 0
             try:
                 # Positions of duplicated descriptors are shared: `pread` does not depend on them.
-                data = os.pread(self._descriptor, wanted, self._begin + self._at)
+                data = portability.pread(self._descriptor, wanted, self._begin + self._at)
             except OSError as failure:
                 raise read_error(self.path, failure) from failure
             view[: len(data)] = data
