@@ -14,7 +14,7 @@ from rekord.codec.decode import assemble_columns, new_batch, row_error
 from rekord.codec.plan import compile_plan
 from rekord.codec.preview import class_colour
 from rekord.errors import RekordError, error
-from rekord.schema import Boxes, Feature, Mask, Schema
+from rekord.schema import Boxes, Feature, Mask, Schema, of_type
 from rekord.schema.features import BOX_SIDES
 from rekord.schema.schema import summarize_feature
 from rekord.viewer.containers import sniff_audio, sniff_video
@@ -125,8 +125,8 @@ def is_text(data: bytes) -> bool:
 def list_overlays(columns: Sequence[ColumnInfo]) -> list[dict[str, Any]]:
     """For each image, the masks and boxes that lie on it."""
     images = [one.name for one in columns if one.view == "image"]
-    masks = [(one.name, one.feature.of) for one in columns if isinstance(one.feature, Mask)]
-    boxes = [one.name for one in columns if isinstance(one.feature, Boxes)]
+    masks = [(name, mask.of) for name, mask in of_type({one.name: one.feature for one in columns}, Mask).items()]
+    boxes = [one.name for one in columns if one.view == "boxes"]
     return [
         {
             "image": image,
@@ -148,7 +148,7 @@ class BoxNames:
 
 def find_box_names(schema: Schema) -> BoxNames:
     """The columns with one class per box, by what they are and how they are called."""
-    stems = [feature.key or "" for feature in schema.context.values() if isinstance(feature, Boxes)]
+    stems = [feature.key or "" for feature in of_type(schema.context, Boxes).values()]
     prefixes = tuple(stem.rpartition("bbox")[0] for stem in stems if "bbox" in stem) or ("\0",)
     lists = {
         name: feature
@@ -178,7 +178,7 @@ def derive_columns(schema: Schema, sample: Mapping[str, Any] | None) -> Schema:
         columns[name] = (
             Mask(classes=_MAX_MASK_CLASSES, key=feature.key, optional=feature.optional) if is_mask else feature
         )
-    if columns.keys() == schema.context.keys() and not any(isinstance(one, Mask) for one in columns.values()):
+    if columns.keys() == schema.context.keys() and not of_type(columns, Mask):
         return schema
     return Schema(context=columns, steps=schema.steps) if schema.is_sequence else Schema(columns)
 

@@ -12,7 +12,7 @@ from rekord import _core
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.preview import describe_cell
 from rekord.errors import RekordError, error
-from rekord.schema import Boxes, Bytes, Schema
+from rekord.schema import Boxes, Bytes, Schema, of_type
 from rekord.viewer.columns import (
     ColumnInfo,
     View,
@@ -83,7 +83,7 @@ def read_row(raw: RawRecord, schema: Schema, columns: Sequence[str] | None = Non
 
 def with_box_names(schema: Schema, columns: list[str]) -> list[str]:
     """The columns, and those that name their boxes."""
-    if not any(isinstance(schema[name], Boxes) for name in columns):
+    if not of_type({name: schema[name] for name in columns}, Boxes):
         return columns
     named = find_box_names(schema)
     return list(dict.fromkeys([*columns, *(name for name in (named.ids, named.texts) if name is not None)]))
@@ -236,7 +236,7 @@ def describe_value(
         return {"text": _shorten(str(value))}
     if isinstance(value, (bytes, str)):
         return _describe_string(value, view)
-    if isinstance(column.feature, Boxes):
+    if view == "boxes":
         return _describe_boxes(np.asarray(value), row or {}, schema)
     if isinstance(value, tuple) and len(value) == 2 and column.feature.sparse_size is not None:
         indices, values = np.asarray(value[0]), np.asarray(value[1])

@@ -31,7 +31,7 @@ from rekord.codec.images.inspect import FORMAT_NAMES, InvalidImage
 from rekord.codec.images.store import MaskIds
 from rekord.codec.preview import class_colour
 from rekord.errors import RekordError, error
-from rekord.schema import Feature, Mask
+from rekord.schema import Feature, Mask, of_type
 
 MAX_PIXELS = 64_000_000
 SAFE_TYPES = {
@@ -255,7 +255,8 @@ def make_tile(data: bytes, px: int) -> Array:
 def read_mask(data: bytes, feature: Feature) -> Array:
     """The class ids of a mask, as `decode=True` returns them."""
     facts = check_size(data)
-    ids = MaskIds(feature.classes, feature.ignore) if isinstance(feature, Mask) else MaskIds(1 << 16, None)
+    declared = of_type({"": feature}, Mask).get("")
+    ids = MaskIds(1 << 16, None) if declared is None else MaskIds(declared.classes, declared.ignore)
     with gate.admit(int(facts.width) * int(facts.height)):
         try:
             return decode_mask(data, ids, None)

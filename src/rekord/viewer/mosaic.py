@@ -17,7 +17,7 @@ import numpy as np
 
 from rekord.codec.columns import Array
 from rekord.errors import RekordError
-from rekord.schema import Mask
+from rekord.schema import Mask, of_type
 from rekord.viewer.columns import decode_rows
 from rekord.viewer.media import TooLarge, UnsafeType, colour_ids, make_tile, read_mask
 from rekord.viewer.record_sets import RecordSet
@@ -75,6 +75,7 @@ class _Sheet:
         self._split = chosen.split
         self._feature = feature
         self._label = label if label in self._schema else None
+        self._is_mask = bool(of_type({"": self._schema[feature]}, Mask))
         self._px = px
         self._entries = entries
         self._pixels = pixels
@@ -104,8 +105,9 @@ class _Sheet:
             return MISSING
         feature = self._schema[self._feature]
         try:
-            if isinstance(feature, Mask):
-                self._pixels[place] = colour_ids(_crop(read_mask(value, feature), self._px), feature.ignore)
+            if self._is_mask:
+                ids = _crop(read_mask(value, feature), self._px)
+                self._pixels[place] = colour_ids(ids, getattr(feature, "ignore", None))
             elif isinstance(value, bytes):
                 self._pixels[place] = make_tile(value, self._px)
             elif isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim in (2, 3):

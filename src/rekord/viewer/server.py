@@ -19,7 +19,6 @@ from starlette.routing import Route
 from rekord.dataset.index import ByteLimitedCache
 from rekord.errors import RekordError, error
 from rekord.log import get_logger
-from rekord.schema import Mask
 from rekord.version import VERSION
 from rekord.viewer import containers, details, media, mosaic
 from rekord.viewer.columns import ColumnInfo, get_bytes, list_overlays
@@ -316,7 +315,7 @@ class Api:
             if isinstance(value, np.ndarray) and value.dtype == np.uint8:
                 return media.array_thumbnail(value, px)
             data = get_bytes(value, column.name, given.integer("item", 0))
-            if isinstance(column.feature, Mask):
+            if column.view == "mask":
                 return media.make_mask_thumbnail(data, column.feature, px)
             return media.make_thumbnail(data, px)
 

@@ -256,9 +256,11 @@ class Side:
                 if split.view.ids is not None and split.sampling is None:
                     subsets[split.name] = np.unique(expand_selection(split.view.ids))
                 splits.append(whole)
+            if not splits:
+                raise invalid("path", given, "a dataset with splits", 'rk.view("data/flowers")')
             paths = [path for split in splits for path in split.paths]
             folder = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths]) if paths else ""
-            return folder, Dataset(splits, given._schema, recorded=given._recorded), subsets
+            return folder, Dataset(splits, splits[0].stored_schema), subsets
         if not isinstance(given, (str, os.PathLike)):
             if not isinstance(given, Sequence) or not given:
                 raise invalid("path", given, "a path, several paths, a Dataset or a Split", 'rk.view("data/flowers")')
@@ -282,8 +284,8 @@ class Side:
 
     @property
     def _is_declared(self) -> bool:
-        assert self.dataset is not None
-        return self.dataset._schema.declared
+        splits = () if self.dataset is None else self.dataset.splits.values()
+        return any(split.stored_schema.declared for split in splits)
 
     @property
     def is_declared(self) -> bool:

@@ -24,7 +24,7 @@ from rekord.testing import corrupt_payload, example_bytes, frames
 
 ESCAPE = "\x1b"
 VERBS = (
-    *("write", "show", "stats", "query", "infer", "check", "doctor", "salvage", "diff"),
+    *("write", "show", "view", "stats", "query", "infer", "check", "doctor", "salvage", "diff"),
     *("rewrite", "split", "balance", "append", "delete", "relabel", "sync", "trace", "export", "adopt"),
     *("index", "reader"),
     *("train", "demo", "explain", "help"),
