@@ -137,7 +137,7 @@ export function mountRecords(host, until, kind) {
     else shot.append(h("span", { class: "gone" }, picture?.image ? `image ${picture.image.state.replace("_", " ")}` : picture?.missing ? "no image" : preview(row)));
     const anchor = h(
       "a",
-      { class: "tile-link", href: link({ ...recordState(row.split, row.record), more: keep() }), tabIndex: index === active ? 0 : -1, "aria-label": describe(row), onfocus: () => (active = index) },
+      { class: "tile-link", href: link({ ...recordState(row.split, row.record), more: state().more, at: index }), tabIndex: index === active ? 0 : -1, "aria-label": describe(row), onfocus: () => (active = index) },
       shot,
     );
     const on = isSelected(row.split, row.record);
@@ -224,7 +224,7 @@ export function mountRecords(host, until, kind) {
     if (!row) return h("div", { role: "row", class: "table-row pending" }, h("span", { role: "cell" }, "…"));
     const on = isSelected(row.split, row.record);
     const box = h("input", { type: "checkbox", tabIndex: -1, checked: on, "aria-label": `Select record ${row.record}`, onchange: () => select(row.split, row.record, box.checked) });
-    const anchor = h("a", { href: link({ ...recordState(row.split, row.record), more: keep() }), tabIndex: index === active ? 0 : -1, onfocus: () => (active = index) }, count(row.record));
+    const anchor = h("a", { href: link({ ...recordState(row.split, row.record), more: state().more, at: index }), tabIndex: index === active ? 0 : -1, onfocus: () => (active = index) }, count(row.record));
     return h(
       "div",
       { role: "row", class: on ? "table-row selected" : "table-row", "aria-rowindex": index + 2, "data-index": index },
@@ -246,11 +246,6 @@ export function mountRecords(host, until, kind) {
       return [dot, text];
     }
     return [text];
-  }
-
-  function keep() {
-    const { side: shown, image } = state().more;
-    return Object.fromEntries(Object.entries({ side: shown, image }).filter(([, value]) => value !== undefined));
   }
 
   function focusActive() {
