@@ -216,6 +216,13 @@ def _targets() -> list[Floor]:
         times("`count(*)`, one column decoded", "Query, tabular", "rekord, decoded", 25, 40, against="tf.data scan"),
         value("`import rekord`", "Start-up", "import rekord", 0.15, "s"),
         value("`rekord --help`", "Start-up", "rekord --help", 0.25, "s"),
+        value("View: address printed", "View, first rows", "address printed", 1, "s"),
+        value("View: first rows of 10 GB", "View, first rows", "first rows", 1, "s"),
+        value("View: jump to a record of a million", "View, a million records", "jump to a record", 0.1, "s"),
+        value("View: facets of a million records", "View, a million records", "facets under a filter", 0.1, "s"),
+        value("View: 60 thumbnails, cold", "View, thumbnails", "cold", 0.5, "s"),
+        value("View: 60 thumbnails, cached", "View, thumbnails", "cached", 0.1, "s"),
+        value("View: mosaic", "View, mosaic", OURS, 1500, "tiles/s", at_most=False),
     ]
     return floors
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groups import feeding, health, reading, reshaping, scaling, training, writing
+from groups import feeding, health, reading, reshaping, scaling, training, viewing, writing
 from groups.compare import Measure
 
 GROUPS: dict[str, Measure] = (
@@ -13,4 +13,5 @@ GROUPS: dict[str, Measure] = (
     | health.GROUPS
     | reshaping.GROUPS
     | scaling.GROUPS
+    | viewing.GROUPS
 )

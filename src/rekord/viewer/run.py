@@ -148,7 +148,9 @@ def open_port(port: int | None) -> socket.socket:
     tried = [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _TRIED_PORTS), 0]
     failure: OSError | None = None
     for number in tried:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # With its protocol named: only then does asyncio switch Nagle's algorithm off, with which every answer would
+        # wait 40 ms for an acknowledgement.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

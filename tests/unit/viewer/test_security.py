@@ -30,6 +30,7 @@ def test_only_the_loopback_interface_is_listened_on(tmp_path):
     (tmp_path / "x.tfrecord").write_bytes(frames([b""]))
     with rk.view(tmp_path / "x.tfrecord", port=0) as running:
         assert running._socket.getsockname()[0] == "127.0.0.1"
+        assert running._socket.proto == socket.IPPROTO_TCP  # else answers wait for acknowledgements
         assert len(running.path) == 34  # 32 hexadecimal digits are 128 bits
 
 
