@@ -60,10 +60,14 @@ export function mountRecords(host, until, kind) {
   let active = state().at;
   let isPlaced = false;
   let wantsFocus = false;
+  let hasFailed = false;
+  /** @type {number | null} */
+  let jumpTo = null; // a record that is not known yet
 
   const rows = new Rows(until, {
     onPage(first, end) {
       for (let i = first; i < end; i += 1) scroller.replace(i);
+      growTotal();
       if (wantsFocus) focusActive();
     },
     onTotal() {
@@ -75,8 +79,10 @@ export function mountRecords(host, until, kind) {
         scroller.scrollTo(active);
       }
       tell();
+      if (jumpTo !== null && (jumpTo < rows.total || rows.complete)) moveTo(jumpTo);
     },
     onError(error) {
+      hasFailed = true;
       show(notice, errorPanel(error));
     },
   });
@@ -104,8 +110,18 @@ export function mountRecords(host, until, kind) {
     remembering = setTimeout(() => !until.aborted && go({ at: first }, { replace: true, quiet: true }), 250);
   }
 
+  // Without filters, the status tells how many records there are.
+  function growTotal() {
+    const split = splitStatus();
+    if (!split || isNarrowed() || !rows.isLoaded) return false;
+    rows.grow(split.records, split.complete);
+    if (rows.total === 0) tell();
+    return true;
+  }
+
   function tell() {
     const split = splitStatus();
+    if (hasFailed) return;
     if (rows.total > 0) return show(notice);
     if (!rows.isLoaded) return show(notice, emptyState("Loading…"));
     if (!rows.complete) return show(notice, emptyState("Indexing…", h("p", {}, "The first records appear as soon as they are read.")));
@@ -259,6 +275,7 @@ export function mountRecords(host, until, kind) {
   }
 
   function moveTo(index) {
+    jumpTo = index >= rows.total && !rows.complete ? index : null;
     active = Math.max(0, Math.min(index, rows.total - 1));
     scroller.reveal(active);
     focusActive();
@@ -290,9 +307,8 @@ export function mountRecords(host, until, kind) {
     if (isGallery && (changed === "patterns" || changed === "masks")) scroller.refresh();
   }, until);
   onStatus(() => {
-    const split = splitStatus();
-    if (split && !isNarrowed() && rows.isLoaded) rows.grow(split.records, split.complete);
-    else if (rows.isLoaded && !rows.complete) rows.loading.size || void rows.load(Math.floor(rows.total / 60));
+    if (growTotal()) return;
+    if (rows.isLoaded && !rows.complete) rows.loading.size || void rows.load(Math.floor(rows.total / 60));
     if (rows.total === 0) tell();
   }, until);
   const observer = new ResizeObserver(() => layout());
