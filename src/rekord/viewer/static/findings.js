@@ -97,9 +97,14 @@ export function mountPairs(host, until) {
   const tab = (name, text) => h("a", { href: link({ more: name === "leak" ? { kind: name } : {} }), "aria-current": kind === name ? "true" : null }, text);
   show(host, h("h2", { tabindex: "-1", class: "view-title" }, "Duplicates"), h("nav", { class: "subtabs", "aria-label": "Kinds of duplicates" }, tab("duplicate", "Within a split"), tab("leak", "Leaks between splits")), body);
 
+  let drawn = "";
+
   async function load() {
     try {
       const answer = await get("pairs", { kind, first, count: PAGE, side: sideIndex() || null }, until);
+      const text = JSON.stringify([answer, getStatus()?.check.state === "done"]);
+      if (text === drawn) return; // what is shown keeps its zoom and focus
+      drawn = text;
       if (answer.total === 0) {
         const check = getStatus()?.check.state;
         show(body, emptyState(check === "done" ? "None" : "None so far", h("p", {}, kind === "leak" ? "No record of one split is also in another one." : "No record is there twice.")));

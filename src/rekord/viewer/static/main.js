@@ -55,7 +55,7 @@ addEventListener("pointerdown", () => (wasKeyboard = false), true);
 
 function viewName() {
   const name = state().view;
-  if (name === "record" || VIEWS.some(([one]) => one === name)) return name === "gallery" && !imageColumn() && !state().more.tiles ? "table" : name;
+  if (name === "record" || VIEWS.some(([one]) => one === name)) return name === "gallery" && !imageColumn() ? "table" : name;
   return "gallery";
 }
 

@@ -247,7 +247,7 @@ export function mountMosaic(host, until) {
   }
 
   function open(tile) {
-    if (tile !== undefined) go({ ...recordState(splitOf(tile), recordOf(tile)), more: sideIndex() ? { side: String(sideIndex()) } : {} });
+    if (tile !== undefined) go({ ...recordState(splitOf(tile), recordOf(tile)), more: state().more });
   }
 
   function drawTable() {

@@ -1,7 +1,7 @@
 // @ts-check
 // One record: its image with overlays, every feature, its steps, and its bytes.
 
-import { ApiError, get, getMask, getSession, mediaAddress, side, sideIndex, splitName } from "./api.js";
+import { ApiError, get, getMask, getSession, isNarrowed, mediaAddress, side, sideIndex, splitName } from "./api.js";
 import { bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
 import { findColumn, imageColumn } from "./gallery.js";
 import { mountHex } from "./hex.js";
@@ -11,7 +11,7 @@ import { errorPanel, faultPanel, makeTable, stateBadge } from "./parts.js";
 import { onPreference, prefer, setPreference } from "./preferences.js";
 import { isSelected, onSelection, select } from "./selection.js";
 import { Stage } from "./stage.js";
-import { go, link, recordState, state } from "./state.js";
+import { go, leaveRecord, link, recordState, state } from "./state.js";
 import { announce } from "./status.js";
 
 /** @param {HTMLElement} host @param {AbortSignal} until */
@@ -43,7 +43,6 @@ export function mountRecord(host, until) {
     const next = answer?.next ?? null;
     const box = h("input", { type: "checkbox", checked: isSelected(split, record), onchange: () => select(split, record, box.checked) });
     onSelection(() => (box.checked = isSelected(split, record)), until);
-    const back = { ...state(), view: "gallery", record: null, at: record };
     return h(
       "div",
       { class: "record-head" },
@@ -53,7 +52,7 @@ export function mountRecord(host, until) {
         h("label", { class: "check" }, box, "Select"),
         step("Previous", previous),
         step("Next", next),
-        h("a", { class: "button", href: link(back) }, "All records")),
+        h("a", { class: "button", href: link(leaveRecord(isNarrowed())) }, "All records")),
     );
   }
 

@@ -52,10 +52,11 @@ export class Rows {
       this.columns = answer.columns;
       this.moreColumns = answer.more_columns;
       answer.rows.forEach((row, i) => this.rows.set(answer.first + i, row));
-      const isNew = !this.isLoaded || answer.total !== this.total || answer.complete !== this.complete;
+      const isNew = !this.isLoaded || answer.total > this.total || answer.complete !== this.complete;
       this.isLoaded = true;
-      this.total = answer.total;
-      this.complete = answer.complete;
+      // Records are only ever added; the status may have told of more since.
+      this.total = Math.max(answer.total, this.total);
+      this.complete ||= answer.complete;
       if (isNew) this.listeners.onTotal();
       this.listeners.onPage(answer.first, answer.first + answer.rows.length);
     } catch (error) {
