@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import wave
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +13,22 @@ import pyarrow as pa
 from PIL import Image as Pillow
 
 import rekord as rk
-from rekord.testing import example_bytes, frames
+from rekord.dataset.predictions import PredictionFacts, PredictionWriter
+from rekord.testing import example_bytes, frames, sequence_bytes
 
 CLASSES = ["background", "cat", "dog", "bird"]
 MARKER = (255, 0, 255)
 MARKER_BOX = (0.25, 0.1, 0.75, 0.6)  # ymin, xmin, ymax, xmax of the stored image
 SCRIPT = "<script>document.title = 'broken'</script>"
 ONERROR = "<img src=x onerror=\"document.title = 'broken'\">"
-HOSTILE_KEYS = [SCRIPT, ONERROR, "<svg onload=\"document.title = 'broken'\">", "right\u202eleft", "nul\x00key", "__proto__"]
+HOSTILE_KEYS = [
+    SCRIPT,
+    ONERROR,
+    "<svg onload=\"document.title = 'broken'\">",
+    "right\u202eleft",
+    "nul\x00key",
+    "__proto__",
+]
 
 
 def write_numbers(folder: Path, records: int) -> Path:
@@ -100,7 +110,8 @@ def write_rotated(folder: Path) -> Path:
         "image/object/class/label": [1],
     }
     row |= {f"image/object/bbox/{side}": [value] for side, value in sides.items()}
-    return _write_file(folder / "rotated.tfrecord", [example_bytes(row)])
+    twice = {key: value * 2 if "/object/" in key else value for key, value in row.items()}  # lists, not single values
+    return _write_file(folder / "rotated.tfrecord", [example_bytes(row), example_bytes(twice)])
 
 
 def write_damaged(folder: Path, records: int = 240, damaged: int = 100) -> Path:
@@ -134,6 +145,47 @@ def write_hostile(folder: Path) -> Path:
     row |= {"image/encoded": [svg], "image/format": [b"svg"], "page": [b"<!DOCTYPE html>" + SCRIPT.encode()]}
     row |= {"label": [1], "text": ["\u202eabc\x00\u2028".encode() + ONERROR.encode()]}
     return _write_file(folder / "hostile.tfrecord", [example_bytes(row)] * 4)
+
+
+def write_media(folder: Path) -> Path:
+    """SequenceExamples with a sound and a matrix in the context, and images and points as steps."""
+    sound = io.BytesIO()
+    with wave.open(sound, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(8000)
+        out.writeframes((np.sin(np.arange(4000) / 5) * 20_000).astype("<i2").tobytes())
+    images = [[_save(Pillow.fromarray(make_image(i)), "jpeg")] for i in range(3)]
+    payload = sequence_bytes(
+        {"sound": [sound.getvalue()], "matrix": [float(i) for i in range(12)], "text": [b"many words " * 40]},
+        {"frame": images, "point": [[0.5, 1.5], [2.5, 3.5], [4.5, 5.5]]},
+    )
+    return _write_file(folder / "media.tfrecord", [payload] * 2)
+
+
+def write_bomb(folder: Path) -> Path:
+    """A PNG whose header declares 40,000 x 40,000 pixels, next to a good one."""
+    good = _save(Pillow.fromarray(make_image(1)), "png")
+    header = b"IHDR" + (40_000).to_bytes(4, "big") * 2 + good[24:29]
+    bomb = good[:12] + header + zlib.crc32(header).to_bytes(4, "big") + good[33:]
+    return _write_file(folder / "bomb.tfrecord", [example_bytes({"image/encoded": [one]}) for one in (good, bomb)])
+
+
+def write_predictions(folder: Path, records: int = 12) -> Path:
+    """Predictions for the dataset of `write_masks`: the dogs 2 and 6, but not 10, are taken for cats."""
+    truth = [CLASSES[i % 4] for i in range(records)]
+    predicted = ["cat" if i in (2, 6) else name for i, name in enumerate(truth)]
+    facts = PredictionFacts(task="classification", target="label", classes=tuple(CLASSES))
+    with PredictionWriter(folder / "predictions.arrow", "class", facts) as out:
+        out.add(
+            "train",
+            0,
+            truth,
+            predicted,
+            [0.9] * records,
+            [float(a != b) for a, b in zip(truth, predicted, strict=True)],
+        )
+    return folder / "predictions.arrow"
 
 
 def _save(image: Pillow.Image, kind: str) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from browser import find_chromium
+from browser import require_chromium
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 _URL = re.compile(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}/")
@@ -34,7 +34,7 @@ class RunningViewer:
 
 
 @contextlib.contextmanager
-def run_viewer(*arguments: object, cache: Path, stop: bool = True) -> Iterator[RunningViewer]:
+def run_viewer(*arguments: object, cache: Path) -> Iterator[RunningViewer]:
     """`rekord view ARGUMENTS` until the end of the block; `cache` is the folder of its cache."""
     command = [sys.executable, "-m", "rekord", "view", *map(str, arguments), "--no-browser"]
     environment = os.environ | {"XDG_CACHE_HOME": str(cache), "PYTHONUNBUFFERED": "1"}
@@ -88,8 +88,7 @@ class PageLog:
 @contextlib.contextmanager
 def launch_browser() -> Iterator[Browser]:
     """Headless Chromium, which all tests of a process share."""
-    chromium = find_chromium()
-    assert chromium is not None, "no Chromium found: run tests/support/browser.py, or set REKORD_CHROMIUM"
+    chromium = require_chromium()
     expect.set_options(timeout=_TIMEOUT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])

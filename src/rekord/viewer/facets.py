@@ -23,6 +23,7 @@ from rekord.errors import RekordError, error
 from rekord.feeds.sql.tables import IndexedColumns, infer_column_types, quote_identifier, quote_literal
 from rekord.report.formatting import format_count
 from rekord.viewer.columns import ColumnInfo, decode_rows, list_columns
+from rekord.viewer.records import Pending
 from rekord.viewer.session import Side, SplitRecords
 
 Codes = npt.NDArray[np.uint8]
@@ -354,11 +355,15 @@ class FacetTable:
         found = {}
         for name, wanted in filters.items():
             if name not in facets:
-                raise _filter_error(name, "a column with facets: " + ", ".join(list(facets)[:8]), f"`{name[:60]}`")
+                raise self._missing_facet(name, "a column with facets: " + ", ".join(list(facets)[:8]))
             if not isinstance(wanted, Mapping):
                 raise _filter_error(name, '{"range": [low, high]} or {"in": [...]}', repr(wanted)[:60])
             found[name] = facets[name].mask(wanted)
         return found
+
+    def _missing_facet(self, name: str, expected: str) -> Exception:
+        """Why a column has no facet: its values may not be read yet."""
+        return _filter_error(name, expected, f"`{name[:60]}`") if self.complete else Pending()
 
     def to_dict(self, filters: Mapping[str, Any], within: Ids | None) -> dict[str, Any]:
         """All facets under some filters; `within` are the records that other conditions select."""
@@ -389,7 +394,7 @@ class FacetTable:
         """The counts of every other facet, cumulative over the bins of the active one."""
         facets = self.facets()
         if active not in facets:
-            raise _filter_error(active, "a column with facets", f"`{active[:60]}`")
+            raise self._missing_facet(active, "a column with facets")
         others = {name: wanted for name, wanted in filters.items() if name != active}
         masks = self.select(others, facets)
         base = _to_mask(within, self._built_records)
@@ -420,7 +425,7 @@ class FacetTable:
         """All records ordered by a column; those without a value come last."""
         facet = self.facets().get(column)
         if facet is None:
-            raise _filter_error(column, "a column with facets", f"`{column[:60]}`")
+            raise self._missing_facet(column, "a column with facets")
         keys = facet.codes.astype(np.int64) if facet.kind == "text" else facet.values
         if facet.kind == "text":
             rank = np.argsort(np.argsort(np.array([*facet.labels], object))) if facet.labels else np.zeros(0, int)

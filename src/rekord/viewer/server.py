@@ -162,8 +162,10 @@ class Api:
         headers = {"etag": found.etag, "cache-control": "private, no-cache"}
         if request.headers.get("if-none-match") == found.etag:
             return Response(status_code=304, headers=headers)
-        headers["content-type"] = found.type
-        return Response(found.content, headers=headers)
+        headers |= {"content-type": found.type, "vary": "accept-encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(found.content, headers=headers)
+        return Response(found.packed, headers=headers | {"content-encoding": "gzip"})
 
     def describe_session(self, request: Request) -> Response:
         """What is open."""

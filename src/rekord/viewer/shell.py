@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class StaticFile:
     """A file that the page loads."""
 
     content: bytes
+    packed: bytes  # as gzip
     type: str
     etag: str
 
@@ -45,7 +47,7 @@ def load_static_files() -> dict[str, StaticFile]:
 
 
 def _to_static(content: bytes, type: str) -> StaticFile:
-    return StaticFile(content, type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return StaticFile(content, gzip.compress(content, mtime=0), type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
 
 def _render_tokens() -> str:

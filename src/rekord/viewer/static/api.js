@@ -128,7 +128,11 @@ export function recordSet() {
   const filter = {};
   for (const { feature, values, range } of now.filters) {
     if (range) filter[feature] = { range };
-    else if (values?.length) filter[feature] = values[0] === "missing" ? { missing: true } : { in: values.map(Number) };
+    else if (values?.length) {
+      // Classes and numbers are filtered by code, texts by themselves: their codes change while records are counted.
+      const isText = ["text", "bytes", "list"].includes(side().columns.find((one) => one.name === feature)?.view ?? "");
+      filter[feature] = { in: isText ? values : values.map(Number) };
+    }
   }
   return {
     side: sideIndex() || null,

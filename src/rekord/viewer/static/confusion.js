@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { count, h, printable, show } from "./dom.js";
-import { errorPanel } from "./parts.js";
+import { emptyState, errorPanel } from "./parts.js";
 import { link } from "./state.js";
 
 /** @param {HTMLElement} host @param {AbortSignal} until */
@@ -16,8 +16,9 @@ export function mountConfusion(host, until) {
   return { focus: () => /** @type {HTMLElement | null} */ (host.querySelector(".view-title"))?.focus(), current: () => null, jump() {}, total: () => null };
 }
 
-/** @param {{classes: string[], splits: string[], matrix: number[][], records: number}} answer */
-function draw({ classes, splits, matrix, records }) {
+/** @param {{classes: string[], splits: string[], matrix: number[][], records: number, note: string | null}} answer */
+function draw({ classes, splits, matrix, records, note }) {
+  if (!matrix.length) return [emptyState("No classes", h("p", {}, "These predictions are numbers, not classes."))];
   const right = matrix.reduce((sum, row, i) => sum + row[i], 0);
   const name = (i) => printable(classes[i], 40);
   const cells = matrix.map((row, truth) => {
@@ -31,6 +32,7 @@ function draw({ classes, splits, matrix, records }) {
     }), h("td", { class: "n soft" }, all ? `${((100 * row[truth]) / all).toFixed(1)} %` : ""));
   });
   return [
+    note ? h("p", { class: "notice" }, note) : "",
     h("p", { class: "soft" }, `${count(right)} of ${count(records)} right (${((100 * right) / Math.max(records, 1)).toFixed(1)} %). Rows are the truth, columns the prediction; a number opens its records.`),
     h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Confusion matrix" }, h("table", { class: "heat" }, h("caption", { class: "hidden-visually" }, "Confusion matrix"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "truth"), classes.map((_, i) => h("th", { scope: "col" }, h("bdi", {}, name(i)))), h("th", { scope: "col" }, "recall"))), h("tbody", {}, cells))),
   ];

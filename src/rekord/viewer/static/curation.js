@@ -3,7 +3,7 @@
 
 import { get, getSession, isNarrowed, post, recordSet, side, sideIndex } from "./api.js";
 import { count, h, plural, printable, show } from "./dom.js";
-import { copyButton, errorPanel } from "./parts.js";
+import { copyButton, errorPanel, faultPanel } from "./parts.js";
 import { clearSelection, onSelection, selectedRecords, selectMany } from "./selection.js";
 import { go } from "./state.js";
 import { announce, notify } from "./status.js";
@@ -81,8 +81,7 @@ function openTags(records) {
 /** @param {"delete" | "relabel"} action @param {RecordKey[]} records */
 function openCuration(action, records) {
   const classes = side().columns.filter((one) => one.view === "class");
-  const canEdit = getSession().edit;
-  const out = h("input", { type: "text", id: "curate-out", required: true, autocomplete: "off" });
+  const out = h("input", { type: "text", id: "curate-out", autocomplete: "off" });
   const column = h("select", { id: "curate-column" }, classes.map((one) => h("option", { value: one.name }, printable(one.name, 60))));
   const label = h("input", { type: "text", id: "curate-label", required: true, list: "curate-classes", autocomplete: "off" });
   const names = h("datalist", { id: "curate-classes" });
@@ -91,6 +90,7 @@ function openCuration(action, records) {
   const fillNames = () => show(names, (classes.find((one) => one.name === column.value)?.classes ?? []).map((name) => h("option", { value: name })));
   if (side().label) column.value = side().label ?? "";
   fillNames();
+  const submit = getSession().edit && h("button", { type: "submit", class: "primary" }, action === "delete" ? "Write without these records" : "Write with the new class");
   let run = 0;
 
   async function preview() {
@@ -99,15 +99,23 @@ function openCuration(action, records) {
     try {
       const answer = await post("curate", request());
       if (mine !== run) return;
-      if (!out.value && answer.out) out.placeholder = answer.out;
-      show(result, block("Command", answer.command, "command"), block("Python", answer.python, "python"), block(`Records: ${answer.file ?? "records.csv"}`, answer.csv, "csv", answer.file ?? "records.csv"));
+      if (!out.value) out.placeholder = answer.out;
+      if (answer.error) return show(result, faultPanel(answer.error, "This cannot be done"));
+      const ways = [answer, ...answer.others].flatMap(({ command, python, note }, i) => [
+        i ? h("h3", {}, "Or") : null,
+        note ? h("p", { class: "soft small" }, printable(note)) : null,
+        block("Command", command, i ? "command-2" : "command"),
+        block("Python", python, i ? "python-2" : "python"),
+      ]);
+      show(result, ...ways, block(`Records: ${answer.csv_name}`, answer.csv, "csv", answer.csv_name));
+      if (submit) submit.disabled = !answer.can_run;
     } catch (error) {
       if (mine === run) show(result, errorPanel(error, "This cannot be done"));
     }
   }
 
   function block(title, text, kind, file) {
-    const save = file && h("a", { class: "small-button", download: file.split("/").pop(), href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) }, "Save");
+    const save = file && h("a", { class: "small-button", download: file, href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) }, "Save");
     return h("section", { class: "code-block" }, h("header", {}, h("h3", {}, title), copyButton(text, `Copy ${kind}`), save || null), h("pre", { "data-kind": kind, tabindex: "0", "aria-label": title }, text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text));
   }
 
@@ -123,11 +131,11 @@ function openCuration(action, records) {
 
   const form = h(
     "form",
-    { onsubmit: (event) => (event.preventDefault(), canEdit ? void execute() : void preview()), oninput: () => void preview() },
+    { onsubmit: (event) => (event.preventDefault(), submit ? void execute() : void preview()), oninput: () => void preview() },
     action === "relabel" ? h("p", { class: "fields" }, h("label", { for: "curate-column" }, "Column"), column, h("label", { for: "curate-label" }, "New class"), label, names) : null,
     h("p", { class: "fields" }, h("label", { for: "curate-out" }, "Write to"), out),
     h("p", { class: "soft small" }, "The result is a new dataset; the one that is open does not change."),
-    canEdit ? h("p", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, action === "delete" ? "Write without these records" : "Write with the new class")) : h("p", { class: "soft small" }, "To run it from this page, start ", h("code", {}, "rekord view --edit"), "."),
+    submit ? h("p", { class: "buttons" }, submit) : h("p", { class: "soft small" }, "To run it from this page, start ", h("code", {}, "rekord view --edit"), "."),
     result,
   );
   column.addEventListener("change", fillNames);

@@ -22,6 +22,7 @@ export function mountFacets(host, until) {
   /** @type {Cube | null} */
   let cube = null;
   let isBrushing = false;
+  let builtShape = "";
   let timer = 0;
   /** @type {AbortController | null} */
   let loading = null;
@@ -35,7 +36,8 @@ export function mountFacets(host, until) {
     try {
       const answer = /** @type {Facets} */ (await get("facets", query, controller.signal));
       if (until.aborted || controller.signal.aborted || isBrushing) return;
-      const isSame = shown !== null && JSON.stringify(shape(shown)) === JSON.stringify(shape(answer));
+      const isSame = shape(answer) === builtShape;
+      builtShape = shape(answer);
       shown = answer;
       // The charts stay where they are if only their counts changed, so that none loses the focus.
       if (!isSame) build();
@@ -50,7 +52,8 @@ export function mountFacets(host, until) {
   }
 
   function shape(facets) {
-    return facets.facets.map(({ column, counts, codes, edges }) => [column, counts, codes, edges, state().filters.find((one) => one.feature === column)]);
+    const charts = facets.facets.map(({ column, counts, codes, edges }) => [column, counts, codes, edges]);
+    return JSON.stringify([charts, state().filters]);
   }
 
   function tell(selected) {
@@ -65,7 +68,8 @@ export function mountFacets(host, until) {
     const focused = document.activeElement;
     const column = focused?.closest(".facet")?.getAttribute("data-column") ?? null;
     const among = () => [...body.querySelectorAll(`[data-column="${CSS.escape(column ?? "")}"] :is(button, input):not([hidden])`)];
-    const at = column === null ? -1 : among().findIndex((one) => one === focused);
+    // Counted from the end: the button that clears the filter comes and goes at the beginning.
+    const at = column === null ? 0 : among().reverse().findIndex((one) => one === focused);
     charts = new Map();
     const parts = shown.facets.map((facet) => {
       const chart = facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet, until);
@@ -74,7 +78,7 @@ export function mountFacets(host, until) {
     });
     show(body, parts.length ? parts : h("p", { class: "soft" }, "No column has few enough values for a filter."));
     // The control that was used is drawn again too: the focus goes to the new one.
-    if (at >= 0) /** @type {HTMLElement | undefined} */ (among()[at] ?? among()[0])?.focus();
+    if (column !== null) /** @type {HTMLElement | undefined} */ (among().at(-1 - Math.max(at, 0)))?.focus();
   }
 
   /** The joint counts of a facet and all others; fetched once, before the first move. @param {string} column */
@@ -141,6 +145,7 @@ function header(facet, isOn) {
 function makeBars(facet, until) {
   const active = state().filters.find((one) => one.feature === facet.column);
   const chosen = new Set(active?.values ?? []);
+  const codeOf = (i) => String(facet.type === "text" ? facet.names[i] : facet.codes[i]);
   const most = Math.max(...facet.counts, 1);
   const order = facet.names.map((_, i) => i).sort((a, b) => facet.counts[b] - facet.counts[a]);
   const list = h("ul", { class: "bars", "aria-label": facet.column });
@@ -148,7 +153,7 @@ function makeBars(facet, until) {
   const parts = new Map();
 
   function makeBar(i) {
-    const code = String(facet.codes[i]);
+    const code = codeOf(i);
     const bar = h("i", { class: "fill" });
     const all = h("i", { class: "all" });
     all.style.width = `${(100 * facet.counts[i]) / most}%`;
@@ -181,7 +186,7 @@ function makeBars(facet, until) {
 
   /** @type {number[]} */
   let last = facet.selected;
-  const isVisible = (i, rank) => rank < MOST_CLASSES || chosen.has(String(facet.codes[i]));
+  const isVisible = (i, rank) => rank < MOST_CLASSES || chosen.has(codeOf(i));
   const rest = order.filter((i, rank) => !isVisible(i, rank));
   show(list, order.filter(isVisible).map(makeBar));
   const more = h(
@@ -348,6 +353,6 @@ function toBins(edges, [low, high]) {
 /** Edges of integers lie between them: the range names the integers. @param {Facet} facet @param {number} at @param {boolean} isLow */
 function edgeText(facet, at, isLow) {
   const edge = facet.edges[at];
-  if (facet.integer) return number(isLow ? Math.ceil(edge) : at === facet.counts.length ? Math.floor(edge) : Math.ceil(edge) - 1);
+  if (facet.integer) return number(isLow ? Math.ceil(edge) : Math.ceil(edge) - 1);
   return number(edge);
 }

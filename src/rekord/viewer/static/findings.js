@@ -85,7 +85,7 @@ function renderFinding(finding) {
     h("p", { class: "soft small" }, [finding.path, finding.record !== null && finding.record !== undefined ? `record ${count(finding.record)}` : null, finding.offset !== null && finding.offset !== undefined ? `byte ${count(finding.offset)}` : null, finding.feature].filter(Boolean).map((part) => printable(part)).join(", ")),
     facts.length ? h("dl", {}, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, printable(value))])) : null,
     finding.do ? doLine(finding.do) : null,
-    all.length ? h("div", { class: "finding-records" }, links, h("a", { href: link({ view: "gallery", split: all[0][0], record: null, filters: [], where: "", at: 0, more: { finding: String(finding.number) } }) }, "Show them in the gallery")) : null,
+    all.length ? h("div", { class: "finding-records" }, links, h("a", { href: link({ view: "gallery", split: all[0][0], record: null, filters: [], where: "", at: 0, more: { finding: String(finding.number) } }) }, all.length === 1 ? "Show it in the gallery" : "Show them in the gallery")) : null,
   );
 }
 
@@ -97,9 +97,14 @@ export function mountPairs(host, until) {
   const tab = (name, text) => h("a", { href: link({ more: name === "leak" ? { kind: name } : {} }), "aria-current": kind === name ? "true" : null }, text);
   show(host, h("h2", { tabindex: "-1", class: "view-title" }, "Duplicates"), h("nav", { class: "subtabs", "aria-label": "Kinds of duplicates" }, tab("duplicate", "Within a split"), tab("leak", "Leaks between splits")), body);
 
+  let drawn = "";
+
   async function load() {
     try {
       const answer = await get("pairs", { kind, first, count: PAGE, side: sideIndex() || null }, until);
+      const text = JSON.stringify([answer, getStatus()?.check.state === "done"]);
+      if (text === drawn) return; // what is shown keeps its zoom and focus
+      drawn = text;
       if (answer.total === 0) {
         const check = getStatus()?.check.state;
         show(body, emptyState(check === "done" ? "None" : "None so far", h("p", {}, kind === "leak" ? "No record of one split is also in another one." : "No record is there twice.")));

@@ -60,10 +60,14 @@ export function mountRecords(host, until, kind) {
   let active = state().at;
   let isPlaced = false;
   let wantsFocus = false;
+  let hasFailed = false;
+  /** @type {number | null} */
+  let jumpTo = null; // a record that is not known yet
 
   const rows = new Rows(until, {
     onPage(first, end) {
       for (let i = first; i < end; i += 1) scroller.replace(i);
+      growTotal();
       if (wantsFocus) focusActive();
     },
     onTotal() {
@@ -75,8 +79,10 @@ export function mountRecords(host, until, kind) {
         scroller.scrollTo(active);
       }
       tell();
+      if (jumpTo !== null && (jumpTo < rows.total || rows.complete)) moveTo(jumpTo);
     },
     onError(error) {
+      hasFailed = true;
       show(notice, errorPanel(error));
     },
   });
@@ -104,8 +110,18 @@ export function mountRecords(host, until, kind) {
     remembering = setTimeout(() => !until.aborted && go({ at: first }, { replace: true, quiet: true }), 250);
   }
 
+  // Without filters, the status tells how many records there are.
+  function growTotal() {
+    const split = splitStatus();
+    if (!split || isNarrowed() || !rows.isLoaded) return false;
+    rows.grow(split.records, split.complete);
+    if (rows.total === 0) tell();
+    return true;
+  }
+
   function tell() {
     const split = splitStatus();
+    if (hasFailed) return;
     if (rows.total > 0) return show(notice);
     if (!rows.isLoaded) return show(notice, emptyState("Loading…"));
     if (!rows.complete) return show(notice, emptyState("Indexing…", h("p", {}, "The first records appear as soon as they are read.")));
@@ -137,7 +153,7 @@ export function mountRecords(host, until, kind) {
     else shot.append(h("span", { class: "gone" }, picture?.image ? `image ${picture.image.state.replace("_", " ")}` : picture?.missing ? "no image" : preview(row)));
     const anchor = h(
       "a",
-      { class: "tile-link", href: link({ ...recordState(row.split, row.record), more: keep() }), tabIndex: index === active ? 0 : -1, "aria-label": describe(row), onfocus: () => (active = index) },
+      { class: "tile-link", href: link({ ...recordState(row.split, row.record), more: state().more, at: index }), tabIndex: index === active ? 0 : -1, "aria-label": describe(row), onfocus: () => (active = index) },
       shot,
     );
     const on = isSelected(row.split, row.record);
@@ -224,7 +240,7 @@ export function mountRecords(host, until, kind) {
     if (!row) return h("div", { role: "row", class: "table-row pending" }, h("span", { role: "cell" }, "…"));
     const on = isSelected(row.split, row.record);
     const box = h("input", { type: "checkbox", tabIndex: -1, checked: on, "aria-label": `Select record ${row.record}`, onchange: () => select(row.split, row.record, box.checked) });
-    const anchor = h("a", { href: link({ ...recordState(row.split, row.record), more: keep() }), tabIndex: index === active ? 0 : -1, onfocus: () => (active = index) }, count(row.record));
+    const anchor = h("a", { href: link({ ...recordState(row.split, row.record), more: state().more, at: index }), tabIndex: index === active ? 0 : -1, onfocus: () => (active = index) }, count(row.record));
     return h(
       "div",
       { role: "row", class: on ? "table-row selected" : "table-row", "aria-rowindex": index + 2, "data-index": index },
@@ -248,11 +264,6 @@ export function mountRecords(host, until, kind) {
     return [text];
   }
 
-  function keep() {
-    const { side: shown, image } = state().more;
-    return Object.fromEntries(Object.entries({ side: shown, image }).filter(([, value]) => value !== undefined));
-  }
-
   function focusActive() {
     const item = scroller.items.get(active);
     const anchor = item?.querySelector("a");
@@ -264,6 +275,7 @@ export function mountRecords(host, until, kind) {
   }
 
   function moveTo(index) {
+    jumpTo = index >= rows.total && !rows.complete ? index : null;
     active = Math.max(0, Math.min(index, rows.total - 1));
     scroller.reveal(active);
     focusActive();
@@ -295,9 +307,8 @@ export function mountRecords(host, until, kind) {
     if (isGallery && (changed === "patterns" || changed === "masks")) scroller.refresh();
   }, until);
   onStatus(() => {
-    const split = splitStatus();
-    if (split && !isNarrowed() && rows.isLoaded) rows.grow(split.records, split.complete);
-    else if (rows.isLoaded && !rows.complete) rows.loading.size || void rows.load(Math.floor(rows.total / 60));
+    if (growTotal()) return;
+    if (rows.isLoaded && !rows.complete) rows.loading.size || void rows.load(Math.floor(rows.total / 60));
     if (rows.total === 0) tell();
   }, until);
   const observer = new ResizeObserver(() => layout());

@@ -1,11 +1,12 @@
 // @ts-check
 // Shortcuts. Single keys can be switched off, for people who dictate or whose fingers slip.
 
+import { isNarrowed } from "./api.js";
 import { h, show } from "./dom.js";
 import { openDialog } from "./curation.js";
 import { prefer, setPreference, switchTheme } from "./preferences.js";
 import { select } from "./selection.js";
-import { go, state } from "./state.js";
+import { go, leaveRecord, state } from "./state.js";
 import { announce } from "./status.js";
 
 const HELP = [
@@ -31,7 +32,7 @@ export function mountKeys(view, focusQuery, views) {
     const target = event.target;
     if (event.key === "Escape") {
       if (isTyping(target)) /** @type {HTMLElement} */ (target).blur();
-      else if (state().view === "record") leave();
+      else if (state().view === "record") go(leaveRecord(isNarrowed()));
       return;
     }
     if (isTyping(target) || !prefer().keys) return;
@@ -80,11 +81,6 @@ export function mountKeys(view, focusQuery, views) {
     setPreference("opacity", opacity);
     announce(`opacity ${Math.round(100 * opacity)} %`);
   }
-}
-
-function leave() {
-  const { record } = state();
-  go({ view: state().more.from ?? "gallery", record: null, at: record ?? 0 });
 }
 
 /** @param {EventTarget | null} target */

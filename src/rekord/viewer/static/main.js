@@ -36,7 +36,7 @@ const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 const banner = h("div", { class: "banner", role: "alert", hidden: true });
 const head = h("header", { class: "top" });
 const tabs = h("nav", { class: "tabs", "aria-label": "Views" });
-const bar = h("div", { class: "toolbar" });
+const bar = h("section", { class: "toolbar", "aria-label": "Records shown" });
 const facets = h("aside", { class: "facets", "aria-label": "Filters" });
 const view = h("main", { class: "view", id: "view", tabindex: "-1" });
 const body = h("div", { class: "body" }, facets, view);
@@ -55,7 +55,7 @@ addEventListener("pointerdown", () => (wasKeyboard = false), true);
 
 function viewName() {
   const name = state().view;
-  if (name === "record" || VIEWS.some(([one]) => one === name)) return name === "gallery" && !imageColumn() && !state().more.tiles ? "table" : name;
+  if (name === "record" || VIEWS.some(([one]) => one === name)) return name === "gallery" && !imageColumn() ? "table" : name;
   return "gallery";
 }
 

@@ -136,7 +136,7 @@ export function mountMosaic(host, until) {
   // Lines of tiles; sorted by class, each class begins a line below its name.
   const arrange = onceAFrame(() => {
     columns = Math.max(Math.floor(scroller.clientWidth / px), 1);
-    const present = batches.flatMap((one) => Array.from({ length: one.count }, (__, i) => one.first + i));
+    const present = listTiles();
     const groups = sorted.value ? groupByClass(present) : [{ code: -2, tiles: present }];
     lines = [];
     places = [];
@@ -155,6 +155,10 @@ export function mountMosaic(host, until) {
     spacer.style.height = `${Math.max(top - scroller.clientHeight, 0)}px`;
     draw();
   });
+
+  function listTiles() {
+    return batches.flatMap((one) => Array.from({ length: one.count }, (__, i) => one.first + i));
+  }
 
   function groupByClass(tiles) {
     /** @type {Map<number, number[]>} */
@@ -243,12 +247,12 @@ export function mountMosaic(host, until) {
   }
 
   function open(tile) {
-    if (tile !== undefined) go({ ...recordState(splitOf(tile), recordOf(tile)), more: sideIndex() ? { side: String(sideIndex()) } : {} });
+    if (tile !== undefined) go({ ...recordState(splitOf(tile), recordOf(tile)), more: state().more });
   }
 
   function drawTable() {
     if (!label) return;
-    const groups = groupByClass(places);
+    const groups = groupByClass(listTiles());
     show(legend, h("summary", {}, "Table"), makeTable("Classes of the mosaic", ["class", "tiles"], groups.map(({ code, tiles }) => [className(code), tiles.length]), "small-table"));
   }
 

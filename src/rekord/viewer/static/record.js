@@ -1,7 +1,7 @@
 // @ts-check
 // One record: its image with overlays, every feature, its steps, and its bytes.
 
-import { ApiError, get, getMask, getSession, mediaAddress, side, sideIndex, splitName } from "./api.js";
+import { ApiError, get, getMask, getSession, isNarrowed, mediaAddress, side, sideIndex, splitName } from "./api.js";
 import { bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
 import { findColumn, imageColumn } from "./gallery.js";
 import { mountHex } from "./hex.js";
@@ -11,7 +11,7 @@ import { errorPanel, faultPanel, makeTable, stateBadge } from "./parts.js";
 import { onPreference, prefer, setPreference } from "./preferences.js";
 import { isSelected, onSelection, select } from "./selection.js";
 import { Stage } from "./stage.js";
-import { go, link, recordState, state } from "./state.js";
+import { go, leaveRecord, link, recordState, state } from "./state.js";
 import { announce } from "./status.js";
 
 /** @param {HTMLElement} host @param {AbortSignal} until */
@@ -21,21 +21,28 @@ export function mountRecord(host, until) {
   const query = { side: sideIndex() || null, split, record };
   /** @type {any} */
   let shown = null;
+  let wantsFocus = false;
   show(host, h("p", { class: "soft", role: "status" }, `Loading record ${count(record)}…`));
 
   get("record", query, until)
     .then((answer) => {
       shown = answer;
       draw(answer);
+      if (wantsFocus) focus();
     })
     .catch((error) => until.aborted || show(host, navigation(null), errorPanel(error, `Record ${record} cannot be shown`)));
+
+  function focus() {
+    wantsFocus = !shown;
+    const target = host.querySelector(".stage") ?? host.querySelector(".record-title");
+    if (target instanceof HTMLElement) target.focus();
+  }
 
   function navigation(answer) {
     const previous = answer?.previous ?? null;
     const next = answer?.next ?? null;
     const box = h("input", { type: "checkbox", checked: isSelected(split, record), onchange: () => select(split, record, box.checked) });
     onSelection(() => (box.checked = isSelected(split, record)), until);
-    const back = { ...state(), view: "gallery", record: null, at: record };
     return h(
       "div",
       { class: "record-head" },
@@ -45,7 +52,7 @@ export function mountRecord(host, until) {
         h("label", { class: "check" }, box, "Select"),
         step("Previous", previous),
         step("Next", next),
-        h("a", { class: "button", href: link(back) }, "All records")),
+        h("a", { class: "button", href: link(leaveRecord(isNarrowed())) }, "All records")),
     );
   }
 
@@ -166,13 +173,14 @@ export function mountRecord(host, until) {
   function featureTable(features, answer) {
     const rows = features.map((feature) => [
       h("bdi", { title: feature.summary ?? "" }, printable(feature.name, 120)),
-      h("span", {}, printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span", { class: "pill" }, "undeclared") : null),
-      [feature.dtype ?? feature.stored, feature.shape ? `[${feature.shape.join(", ")}]` : null].filter(Boolean).join(" "),
-      h("span", { class: "n" }, bytes(feature.bytes)),
       valueOf(feature),
+      h("span", {}, printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span", { class: "pill" }, "undeclared") : null),
+      [feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.map((size) => size ?? "?").join(", ")}]` : null].filter(Boolean).join(" "),
+      h("span", { class: "n" }, bytes(feature.bytes)),
     ]);
     const missing = (answer.missing ?? []).map((name) => [printable(name, 120), h("span", { class: "soft" }, "missing"), "", "", ""]);
-    const table = makeTable("Features", ["feature", "kind", "dtype and shape", "bytes", "value"], [...rows, ...missing], "features");
+    if (!rows.length && !missing.length) return "";
+    const table = makeTable("Features", ["feature", "value", "kind", "dtype and shape", "bytes"], [...rows, ...missing], "features");
     const more = answer.more_features ? h("p", { class: "soft small" }, `${count(answer.more_features)} more features are not shown.`) : null;
     return h("section", { class: "panel" }, h("h3", {}, "Features"), h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Features" }, table), more);
   }
@@ -180,10 +188,10 @@ export function mountRecord(host, until) {
   function valueOf(feature) {
     if (feature.error) return h("span", { class: "alert" }, `${feature.error.code ?? ""} ${printable(feature.error.what, 120)}`);
     const value = feature.value ?? {};
-    if (value.name !== undefined && value.code !== undefined) {
+    if (value.code !== undefined) {
       const dot = h("i", { class: "dot", "aria-hidden": "true" });
       dot.style.background = classColour(Number(value.code) + 1);
-      return h("span", {}, dot, h("bdi", {}, printable(value.name || value.code, 80)), h("span", { class: "soft" }, ` ${value.code}`));
+      return h("span", {}, dot, h("bdi", {}, printable(value.name ?? value.text, 80)), h("span", { class: "soft" }, ` ${value.code}`));
     }
     if (value.string !== undefined) return h("bdi", { dir: "auto" }, printable(value.string, 160));
     if (Array.isArray(value.values) && value.values.length > 1) {
@@ -213,7 +221,7 @@ export function mountRecord(host, until) {
   }
 
   return {
-    focus: () => /** @type {HTMLElement | null} */ (host.querySelector(".stage, .record-title"))?.focus(),
+    focus,
     current: () => ({ split, record }),
     jump: (index) => go({ ...recordState(split, index), more: state().more }),
     total: () => null,

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows of the records shown, fetched by pages where they become visible.
 
-import { get, recordSet } from "./api.js";
+import { ApiError, get, recordSet } from "./api.js";
 
 const PAGE = 60;
 
@@ -52,14 +52,17 @@ export class Rows {
       this.columns = answer.columns;
       this.moreColumns = answer.more_columns;
       answer.rows.forEach((row, i) => this.rows.set(answer.first + i, row));
-      const isNew = !this.isLoaded || answer.total !== this.total || answer.complete !== this.complete;
+      const isNew = !this.isLoaded || answer.total > this.total || answer.complete !== this.complete;
       this.isLoaded = true;
-      this.total = answer.total;
-      this.complete = answer.complete;
+      // Records are only ever added; the status may have told of more since.
+      this.total = Math.max(answer.total, this.total);
+      this.complete ||= answer.complete;
       if (isNew) this.listeners.onTotal();
       this.listeners.onPage(answer.first, answer.first + answer.rows.length);
     } catch (error) {
-      if (!controller.signal.aborted) this.listeners.onError(error);
+      if (controller.signal.aborted) return;
+      if (error instanceof ApiError && error.status === 503) setTimeout(() => this.until.aborted || void this.load(page), 500);
+      else this.listeners.onError(error);
     } finally {
       this.loading.delete(page);
       this.until.removeEventListener("abort", stop);

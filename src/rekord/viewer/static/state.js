@@ -57,6 +57,7 @@ function wholeNumber(text) {
 
 /** @type {State} */
 let current = parseState(location.search);
+let lastView = current.view === "record" ? "gallery" : current.view;
 /** @type {((state: State, before: State) => void)[]} */
 const listeners = [];
 
@@ -79,10 +80,21 @@ export function go(change, { replace = false, quiet = false } = {}) {
   const next = { ...current, ...change };
   const url = formatState(next);
   if (url === formatState(before)) return;
-  current = next;
+  setCurrent(next);
   if (replace) history.replaceState(null, "", url);
   else history.pushState(null, "", url);
   if (!quiet) for (const listener of listeners) listener(current, before);
+}
+
+/** @param {State} next */
+function setCurrent(next) {
+  current = next;
+  if (next.view !== "record") lastView = next.view;
+}
+
+/** The state that leaves a record, for the view it was opened from. @param {boolean} isNarrowed @returns {Partial<State>} */
+export function leaveRecord(isNarrowed) {
+  return { view: lastView, record: null, at: isNarrowed ? current.at : current.record ?? 0 };
 }
 
 /** The link to a changed state. @param {Partial<State>} change */
@@ -97,7 +109,7 @@ export function recordState(split, record) {
 
 addEventListener("popstate", () => {
   const before = current;
-  current = parseState(location.search);
+  setCurrent(parseState(location.search));
   for (const listener of listeners) listener(current, before);
 });
 
