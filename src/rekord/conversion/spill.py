@@ -343,7 +343,9 @@ def encode_arrow_file(table: pa.Table) -> bytes:
 def read_part_index(path: str) -> pa.Table | None:
     """The index of a part, memory-mapped; None if it has no rows, is missing or truncated."""
     try:
-        return pa.ipc.open_file(pa.memory_map(os.fsencode(path))).read_all()
+        # Closed here, not when the last of Arrow's threads lets go of it: the staging folder may be removed before.
+        with pa.memory_map(os.fsencode(path)) as file:
+            return pa.ipc.open_file(file).read_all()
     except pa.ArrowInvalid:
         return None
     except OSError as failure:

@@ -242,7 +242,7 @@ def _predictions_error(path: str, expected: str, found: str) -> RekordError:
         location=Location(path=path),
         expected=expected,
         found=" ".join(found.split())[:60],
-        do="rekord train DATA OUT --fresh, to predict again",
+        do="rekord train DATA OUT --fresh",
     )
 
 

@@ -651,7 +651,9 @@ def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, siz
 
 
 def detect_file_compression(path: str) -> str:
-    """`none`, `gzip` or `zlib`, by content."""
+    """`none`, `gzip` or `zlib`, by content. A pipe is refused: its first bytes could not be read again."""
+    if not is_remote(path):
+        read_stamp(path)
     with ROUTED_STORAGE.open_read(path) as file:
         header = bytearray(_core.HEADER_BYTES)
         if file.readinto(header) == len(header) and _core.header_agrees(bytes(header)):

@@ -1,6 +1,7 @@
 """Deleting or relabelling selected records: the list, the command line and the Python that do it, and doing it.
 
-Everything here writes a new dataset. A plan is a value: nothing is written before `EditRun` starts it.
+Everything here writes a new dataset. A plan is a value: nothing is written before `EditRun` starts it. The verbs are
+imported when an edit begins: a viewer opens faster without them.
 """
 
 from __future__ import annotations
@@ -13,27 +14,25 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rekord.arguments import as_path, invalid, non_blank, one_of
-from rekord.conversion.tasks import sum_progress
 from rekord.dataset.dataset import Dataset
+from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import has_manifest
-from rekord.errors import RekordError, error, preview
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import RecordKind
 from rekord.storage.local import LOCAL, system_limit_error
 from rekord.storage.router import is_remote
 from rekord.storage.transaction import Staging, exists
-from rekord.verbs.edit.change import delete_records, relabel_records
-from rekord.verbs.edit.common import EditTarget
-from rekord.verbs.options import DeleteOptions, RelabelOptions, RewriteOptions, resolve_worker_count
-from rekord.verbs.progress import ProgressStep
-from rekord.verbs.rewrite import prepare_rewrite
 from rekord.viewer.selections import Record, Selection, save_record_list
+
+if TYPE_CHECKING:
+    from rekord.verbs.progress import ProgressStep
 
 Action: TypeAlias = Literal["delete", "relabel"]
 
@@ -79,6 +78,7 @@ class EditPlan:
     commands: tuple[Command, ...]
     refusal: RekordError | None = None
     kind: RecordKind | None = None
+    digests: Mapping[str, str] | None = None
     is_dataset: bool
 
     @property
@@ -114,10 +114,13 @@ def plan_edit(
     label: str | int | None = None,
     out: str | os.PathLike[str] | None = None,
     kind: RecordKind | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> EditPlan:
     """How to delete some records of the dataset or files at `path`, or to set the class `label` of their `column`.
 
-    The commands name absolute paths: they may be pasted in any folder.
+    The commands name absolute paths: they may be pasted in any folder. `digests` are those of the splits in which the
+    records were selected: if `path` has other files by now, or always had, the numbers mean other records, and the
+    edit is refused; so is a class that the column does not have.
     """
     one_of("action", action, ("delete", "relabel"))
     place = _absolute("path", path)
@@ -133,6 +136,10 @@ def plan_edit(
     words = _EditWords(action, place, target, chosen, column, label, kind, file, listing)
     refusal = None
     try:
+        if digests is not None:
+            with _open_unchanged(place, chosen, kind, digests) as dataset:
+                if action == "relabel":
+                    _check_class(dataset, str(column), label)
         commands = words.for_dataset() if is_dataset else words.for_files()
     except RekordError as failure:
         commands, refusal = (), failure
@@ -149,6 +156,7 @@ def plan_edit(
         commands=commands,
         refusal=refusal,
         kind=kind,
+        digests=digests,
         is_dataset=is_dataset,
     )
 
@@ -343,6 +351,52 @@ def _check_label(column: Any, label: Any) -> tuple[str, str | int]:
     return column, label
 
 
+def _open_unchanged(
+    path: str, records: Sequence[Record], kind: RecordKind | None, digests: Mapping[str, str]
+) -> Dataset:
+    """The dataset at `path`, if it has the files in which the records were selected."""
+    dataset = open_dataset(path, kind=kind)
+    for name in dict(records):
+        now = dataset.splits.get(name)
+        if now is None or now.digest() != digests.get(name):
+            dataset.close()
+            raise error(
+                "X570",
+                "records were selected in other files",
+                location=Location(path=path),
+                expected=f"the files of `{name[:60]}` that are shown",
+                found="another split of this name" if now is not None else "no split of this name",
+                do="open the viewer again, and select the records again",
+            )
+    return dataset
+
+
+def _check_class(dataset: Dataset, column: str, label: str | int | None) -> None:
+    """Refuse a column that has no class per record, and a class that it does not have."""
+    known = {one["column"]: one["classes"] for one in list_label_columns(dataset)}
+    if column not in known:
+        raise error(
+            "U606",
+            f"`{column[:60]}` does not hold one class per record",
+            location=Location(feature=column),
+            expected=f"one of {', '.join(f'`{name[:60]}`' for name in list(known)[:8])}" if known else "a Label",
+            found=preview(column),
+        )
+    names = known[column]
+    is_id = str(label).lstrip("-").isdigit()
+    if label in (names or ()) or (is_id and (names is None or 0 <= int(str(label)) < len(names))):
+        return
+    near = closest_match(str(label), names or ())
+    raise error(
+        "U606",
+        f"`{column[:60]}` has no class {preview(label)}",
+        location=Location(feature=column),
+        expected=f"one of {len(names):,} names, or an id from 0 to {len(names) - 1:,}" if names else "an integer",
+        found=preview(label),
+        do=f"did you mean {preview(near)}?" if near else None,
+    )
+
+
 def _no_labels_error(path: str, kind: str) -> RekordError:
     return error(
         "U651",
@@ -400,6 +454,8 @@ class EditRun:
         share, words = None, ""
         step = self._step
         if step is not None and self._state == "running":
+            from rekord.conversion.tasks import sum_progress
+
             now = sum_progress(step.folder)
             words = step.words(now, time.monotonic() - step.began)
             share = min(1.0, step.done(now) / step.total) if step.total else None
@@ -414,7 +470,10 @@ class EditRun:
         }
 
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
-        """Called when writing begins, and after nothing else."""
+        """Writing begins."""
+        from rekord.conversion.tasks import sum_progress
+        from rekord.verbs.progress import ProgressStep
+
         self._step = ProgressStep(name, staging.folder, total, sum_progress(staging.folder), time.monotonic())
 
     def _run(self) -> None:
@@ -428,7 +487,13 @@ class EditRun:
             self._failure, self._state = (system_limit_error(failure) or unexpected).to_dict(), "failed"
 
     def _edit(self) -> dict[str, Any]:
+        from rekord.verbs.edit.change import delete_records, relabel_records
+        from rekord.verbs.edit.common import EditTarget
+        from rekord.verbs.options import DeleteOptions, RelabelOptions, resolve_worker_count
+
         plan = self.plan
+        if plan.digests is not None:
+            _open_unchanged(plan.path, plan.records, plan.kind, plan.digests).close()
         if not plan.is_dataset:
             return self._filter_files()
         target = EditTarget(out=plan.out, workers=resolve_worker_count(None), watch=self)
@@ -440,6 +505,9 @@ class EditRun:
         return relabel_records(plan.path, target, plan.label, options).to_dict("relabelled")
 
     def _filter_files(self) -> dict[str, Any]:
+        from rekord.verbs.options import RewriteOptions
+        from rekord.verbs.rewrite import prepare_rewrite
+
         plan = self.plan
         condition = format_condition(plan.records)
         rewrite = prepare_rewrite([plan.path], plan.out, RewriteOptions(where=condition, kind=plan.kind))

@@ -244,7 +244,8 @@ def test_resized_images_are_one_array_of_that_size(opened) -> None:
     assert batch["image"].shape == (3, 4, 7, 3)
     for i, image in enumerate(batch["image"]):
         expected = Image.fromarray(pixels_of(i, 10 + i, 20)).resize((7, 4), Image.Resampling.BILINEAR)
-        np.testing.assert_array_equal(image, np.asarray(expected))
+        # Pillow rounds between rows and columns, too.
+        np.testing.assert_allclose(image.astype(int), np.asarray(expected).astype(int), atol=1)
 
 
 @pytest.mark.parametrize("size", [(224, 224), (240, 320), (120, 160), (96, 96), (32, 48), (480, 640), (700, 700)])

@@ -293,3 +293,11 @@ def test_without_a_known_number_the_frames_themselves_tell_that_the_index_is_wro
     shard_index._index_cache.clear()
     split = rk.open(shard, schema=SCHEMA)
     assert split[[49, 99]]["label"].tolist() == [49, 99]
+
+
+def test_the_compression_of_a_pipe_is_not_detected_since_its_head_could_not_be_read_again(tmp_path: Path) -> None:
+    pipe = tmp_path / "x.tfrecord"
+    os.mkfifo(pipe)
+    with pytest.raises(rk.DatasetError) as caught:
+        shard_index.detect_file_compression(str(pipe))
+    assert (caught.value.code, caught.value.location.path) == ("X503", str(pipe))

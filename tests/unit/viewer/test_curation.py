@@ -34,7 +34,8 @@ def dataset(place):
     rk.write(rows[:30], folder, schema=SCHEMA, shards=2, progress=False)
     rk.write(rows[30:], folder.parent / "more", schema=SCHEMA, split="val", progress=False)
     whole = folder.parent / "both"
-    rk.rewrite([folder, folder.parent / "more"], whole, progress=False)
+    rk.rewrite([folder, folder.parent / "more"], whole, shards=2, progress=False)
+    assert len(rk.open(whole)["train"].paths) == 2
     return whole
 
 
@@ -349,7 +350,7 @@ def test_a_defect_in_a_run_is_reported_too(dataset, monkeypatch):
     def fail(*_):
         raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(curation, "delete_records", fail)
+    monkeypatch.setattr("rekord.verbs.edit.change.delete_records", fail)
     with pytest.raises(UsageError, match="edit failed: 'unexpected'"):
         run(EditRun(plan_edit("delete", dataset, CHOSEN)), fails=True)
 
@@ -366,3 +367,53 @@ def test_saved_lists_are_cleaned_up(dataset, monkeypatch):
     files = [plan_edit("delete", dataset, [("train", i)]).file for i in range(4)]
     assert sum(map(os.path.exists, files)) == 2
     assert os.path.exists(files[-1])
+
+
+def digests(path) -> dict[str, str]:
+    return {name: split.digest() for name, split in rk.open(path).splits.items()}
+
+
+def test_records_that_were_selected_in_other_files_are_refused(dataset, foreign):
+    known = digests(dataset)
+    plan = plan_edit("delete", dataset, CHOSEN, out="new", digests=known)
+    assert plan.refusal is None
+    # The numbers of a single file are not those of its folder.
+    shard = sorted(foreign.glob("train-*"))[0]
+    alone = plan_edit(
+        "delete", foreign, [("train", 3)], digests={"train": rk.open(shard)["train"].digest()}
+    ).to_dict()
+    assert (alone["command"], alone["error"]["code"]) == (None, "X570")
+    assert alone["error"]["location"]["path"] == str(foreign)
+    rk.delete(dataset, replace=True, records=[("train", 0)], progress=False)
+    assert plan_edit("delete", dataset, CHOSEN, digests=known).refusal.code == "X570"
+    with pytest.raises(UsageError) as caught:
+        run(EditRun(plan), fails=True)
+    assert caught.value.code == "X570"
+    assert not os.path.exists("new")
+    gone = plan_edit("delete", dataset, [("test", 0)], digests={"test": "0"})
+    assert gone.refusal.found == "no split of this name"
+
+
+@pytest.mark.parametrize(
+    ("column", "label", "expected", "do"),
+    [
+        ("label", "cpw", "one of 3 names, or an id from 0 to 2", "did you mean 'cow'?"),
+        ("label", 3, "one of 3 names, or an id from 0 to 2", None),
+        ("label", "-1", "one of 3 names, or an id from 0 to 2", None),
+        ("x", "cow", "an integer", None),
+        ("lable", "cow", "one of `x`, `label`", None),
+    ],
+)
+def test_a_class_that_does_not_exist_is_refused_before_a_command_is_shown(dataset, column, label, expected, do):
+    plan = plan_edit("relabel", dataset, CHOSEN, column=column, label=label, digests=digests(dataset)).to_dict()
+    assert (plan["command"], plan["error"]["code"], plan["error"]["location"]) == (None, "U606", {"feature": column})
+    assert (plan["error"]["expected"], plan["error"]["do"]) == (expected, do)
+
+
+@pytest.mark.parametrize(
+    ("column", "label"), [("label", "cow"), ("label", 2), ("label", "2"), ("x", "-7"), ("x", 99)]
+)
+def test_classes_are_given_by_name_or_id(dataset, column, label):
+    plan = plan_edit("relabel", dataset, CHOSEN, column=column, label=label, digests=digests(dataset))
+    assert plan.refusal is None
+    assert f"--set {column}={label}" in plan.commands[0].shell
