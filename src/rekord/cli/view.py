@@ -7,11 +7,16 @@ import sys
 import webbrowser
 from contextlib import suppress
 from threading import Thread
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rekord.cli import console
 from rekord.cli.console import escape_controls
 from rekord.cli.options import JsonOption, PathArgument, argument, flag_option, integer_option, text_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rekord.viewer.run import Viewer
 
 
 def view(
@@ -45,24 +50,28 @@ def view(
     given = [path] if other is None else [path, other]
     viewer = start_viewer(given, port=port, edit=edit, hosts=host or (), predictions=predictions)
     with viewer:
-        if as_json:
-            console.print_json({"url": viewer.url, "port": viewer.port})
-        else:
-            console.print_line(viewer.url)
-        console.flush_stdout()
-        names = " and ".join(escape_controls(one) for one in given)
-        console.print_status(f"showing {names}; press Ctrl-C to stop")
-        if os.environ.get("SSH_CONNECTION"):
-            console.print_status(f"from your own machine: ssh -L {viewer.port}:127.0.0.1:{viewer.port} HOST")
-        elif not no_browser and _has_browser():
-            # Not waited for: some browsers block, and none may keep Ctrl-C from working.
-            Thread(target=_open_page, args=(viewer.url,), daemon=True).start()
         try:
+            _announce(viewer, given, as_json=as_json, is_silent=no_browser)
             while not viewer.wait(0.5):
                 pass  # in short waits, so that Ctrl-C is handled at once
         except KeyboardInterrupt:
             console.print_status("stopped")
     return 0
+
+
+def _announce(viewer: Viewer, given: Sequence[str], *, as_json: bool, is_silent: bool) -> None:
+    """Print the address, and open it unless there is no browser."""
+    if as_json:
+        console.print_json({"url": viewer.url, "port": viewer.port})
+    else:
+        console.print_line(viewer.url)
+    console.flush_stdout()
+    console.print_status(f"showing {' and '.join(map(escape_controls, given))}; press Ctrl-C to stop")
+    if os.environ.get("SSH_CONNECTION"):
+        console.print_status(f"from your own machine: ssh -L {viewer.port}:127.0.0.1:{viewer.port} HOST")
+    elif not is_silent and _has_browser():
+        # Not waited for: some browsers block, and none may keep Ctrl-C from working.
+        Thread(target=_open_page, args=(viewer.url,), daemon=True).start()
 
 
 def _has_browser() -> bool:

@@ -32,6 +32,7 @@ from rekord.codec.images.store import MaskIds
 from rekord.codec.preview import class_colour
 from rekord.errors import RekordError, error
 from rekord.schema import Feature, Mask, of_type
+from rekord.storage.portability import trim_heap
 
 MAX_PIXELS = 64_000_000
 SAFE_TYPES = {
@@ -132,8 +133,10 @@ def get_original(data: bytes) -> tuple[bytes, str]:
     if facts.format == ImageFormat.NONE or facts.format == ImageFormat.TIFF:
         raise UnsafeType
     with gate.admit(facts.width * facts.height):
-        pixels = _decode(data, facts, None)
-        return _encode(pixels, png=True)
+        try:
+            return _encode(_decode(data, facts, None), png=True)
+        finally:
+            trim_heap()
 
 
 def check_size(data: bytes) -> Any:
@@ -210,7 +213,12 @@ def decode_small(data: bytes, facts: Any, size: tuple[int, int]) -> Array:
     """An image as RGB in a smaller size, in its stored orientation."""
     pixels = int(facts.width) * int(facts.height)
     with gate.admit(pixels // 16 if facts.format == ImageFormat.JPEG else pixels):
-        return _decode(data, facts, size)
+        try:
+            return _decode(data, facts, size)
+        finally:
+            if pixels > _LARGE_PIXELS:
+                # Each thread has a heap of its own, which would keep the pixels of its largest image.
+                trim_heap()
 
 
 def _decode(data: bytes, facts: Any, size: tuple[int, int] | None) -> Array:
@@ -257,11 +265,15 @@ def read_mask(data: bytes, feature: Feature) -> Array:
     facts = check_size(data)
     declared = of_type({"": feature}, Mask).get("")
     ids = MaskIds(1 << 16, None) if declared is None else MaskIds(declared.classes, declared.ignore)
-    with gate.admit(int(facts.width) * int(facts.height)):
+    pixels = int(facts.width) * int(facts.height)
+    with gate.admit(pixels):
         try:
             return decode_mask(data, ids, None)
         except InvalidImage as failure:
             raise failure.to_error("mask") from None
+        finally:
+            if pixels > _LARGE_PIXELS:
+                trim_heap()
 
 
 def encode_mask(ids: Array) -> bytes:

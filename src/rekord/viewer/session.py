@@ -17,6 +17,7 @@ from rekord.arguments import invalid
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import infer
+from rekord.dataset.manifest import has_manifest
 from rekord.dataset.read import group_by_split, list_record_files
 from rekord.dataset.samplers import Ids, expand_selection
 from rekord.dataset.split import Split
@@ -259,8 +260,8 @@ class Side:
             if not splits:
                 raise invalid("path", given, "a dataset with splits", 'rk.view("data/flowers")')
             paths = [path for split in splits for path in split.paths]
-            folder = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths]) if paths else ""
-            return folder, Dataset(splits, splits[0].stored_schema), subsets
+            path = _find_common_path(paths)
+            return path, Dataset(splits, splits[0].stored_schema), subsets
         if not isinstance(given, (str, os.PathLike)):
             if not isinstance(given, Sequence) or not given:
                 raise invalid("path", given, "a path, several paths, a Dataset or a Split", 'rk.view("data/flowers")')
@@ -408,6 +409,14 @@ class Side:
                     yield payload
             if most_records <= 0 or most_bytes <= 0:
                 return
+
+
+def _find_common_path(paths: Sequence[str]) -> str:
+    """The path that stands for the files of a dataset: the folder of its manifest, its only file, or a folder."""
+    if not paths or any(map(is_remote, paths)):
+        return paths[0] if paths else ""
+    folder = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    return paths[0] if len(paths) == 1 and not has_manifest(folder) else folder
 
 
 class Session:
