@@ -10,15 +10,14 @@ import numpy as np
 
 from rekord.codec.audio import decode_audio, to_float
 from rekord.codec.columns import Array, Column, Offsets, Ragged, Strings
-from rekord.codec.images.decode import decode_media_column, stack_pixels
-from rekord.codec.images.jpeg import Size
+from rekord.codec.images.decode import ImageColumnDecoder, decode_media_column, stack_pixels
 from rekord.codec.values import InvalidValue
 from rekord.codec.video import decode_video
 from rekord.schema.media import Audio, Video
 
 
 @decode_media_column.register(Audio)
-def _decode_audio_column(feature: Audio, name: str, column: Column, resize: Size | None) -> Column:
+def _decode_audio_column(feature: Audio, name: str, column: Column, decoder: ImageColumnDecoder) -> Column:
     if isinstance(column, Ragged) and isinstance(column.values, np.ndarray):
         return Ragged(to_float(column.values), column.offsets, valid=column.valid, row_shape=column.row_shape)
     shape = () if feature.channels in (None, 1) else (feature.channels,)
@@ -30,9 +29,11 @@ def _decode_audio_column(feature: Audio, name: str, column: Column, resize: Size
 
 
 @decode_media_column.register(Video)
-def _decode_video_column(feature: Video, name: str, column: Column, resize: Size | None) -> Column:
+def _decode_video_column(feature: Video, name: str, column: Column, decoder: ImageColumnDecoder) -> Column:
     """Frames as images of steps are: one array, or an array of arrays if the sizes of rows differ."""
-    return _decode_rows(name, column, partial(decode_video, resize=resize), partial(stack_pixels, resize=resize))
+    return _decode_rows(
+        name, column, partial(decode_video, resize=decoder.resize), partial(stack_pixels, resize=decoder.resize)
+    )
 
 
 def _decode_rows(

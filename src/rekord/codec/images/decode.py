@@ -275,16 +275,14 @@ class ImageColumnDecoder:
         out = dict(batch)
         for name, feature in self.features.items():
             if (column := batch.get(name)) is not None:
-                out[name] = decode_media_column(feature, name, column, self.resize, self.one_dtype)
+                out[name] = decode_media_column(feature, name, column, self)
         return out
 
 
 @singledispatch
-def decode_media_column(
-    feature: Feature, name: str, column: Column, resize: Size | None, one_dtype: bool = False
-) -> Column:
+def decode_media_column(feature: Feature, name: str, column: Column, decoder: ImageColumnDecoder) -> Column:
     """The pixels of a column of images or masks; other types that are decoded register their own function."""
-    return _ImageStack(feature, resize, one_dtype).decode(name, column)
+    return _ImageStack(feature, decoder.resize, decoder.one_dtype).decode(name, column)
 
 
 @dataclass(frozen=True)
