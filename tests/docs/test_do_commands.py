@@ -23,10 +23,10 @@ SHOWN = [*ERRORS, *(path for path in sorted((ROOT / "docs").rglob("*.md")) if pa
 TESTS = sorted((ROOT / "tests" / "unit" / "cli").glob("*.py"))
 DO = re.compile(r"^ +do +(rekord .*)$", re.MULTILINE)
 QUOTED = re.compile(r"\bdo {8}(rekord [^\"'\\]+)")
-# What follows a command: an alternative, a remark in brackets after some spaces, a clause.
+# What follows a command: an alternative, a comment, a remark in brackets after some spaces, a clause.
 INPUT = r"\b(?:PATH|IN|OLD)\b"
 END = re.compile(
-    r" {2,}\(|, or |, and |, with |, which |; |: | where | lists | keeps | shows | copies | writes | gives "
+    r" {2,}\(| {2,}# |, or |, and |, with |, which |; |: | where | lists | keeps | shows | copies | writes | gives "
 )
 
 
