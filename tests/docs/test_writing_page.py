@@ -56,4 +56,5 @@ def test_what_is_written_is_what_the_page_lists(tmp_path: Path) -> None:
     shards = {f"train-0000{i}-of-00002.tfrecord" for i in range(2)}
     expected = {name.replace("<split>", "train") for name in listed if "<shard>" not in name}
     expected |= {f".rekord/index/{shard}.arrow" for shard in shards}
+    expected |= {f".rekord/origins/{shard}.origins" for shard in shards}
     assert written == expected - {"label_map.pbtxt", ".rekord/remarks.jsonl"}

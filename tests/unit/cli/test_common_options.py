@@ -79,7 +79,7 @@ COMMANDS: dict[str, tuple[list[str], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VISIBLE)
+@pytest.mark.parametrize("verb", [verb for verb in VISIBLE if verb != "view"])  # which runs until it is stopped
 @pytest.mark.parametrize("first", [True, False])
 def test_every_verb_prints_one_json_document(
     verb: str, first: bool, place: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
@@ -95,7 +95,7 @@ def test_every_verb_prints_one_json_document(
     assert fields <= set(document)
 
 
-@pytest.mark.parametrize("verb", [*VISIBLE, "view"])
+@pytest.mark.parametrize("verb", VISIBLE)
 def test_every_verb_prints_an_error_as_a_document_with_the_same_exit_code(
     verb: str, place: Path, capsys: Captured
 ) -> None:
@@ -273,7 +273,7 @@ def test_help_without_a_verb_lists_all(capsys: Captured) -> None:
     assert (listed.out, listed.err) == (capsys.readouterr().out, "")
 
 
-@pytest.mark.parametrize("verb", [*VISIBLE, "view"])
+@pytest.mark.parametrize("verb", VISIBLE)
 def test_help_of_a_verb_is_what_its_option_prints(verb: str, capsys: Captured) -> None:
     assert run_command_line(["help", verb]) == 0
     shown = capsys.readouterr().out
