@@ -28,7 +28,8 @@ import pyarrow as pa
 from rekord.arguments import is_utf8_encodable
 from rekord.sources.coco import MAX_MASK_PIXELS, rasterize_polygons
 from rekord.sources.image_folder import is_image_name, split_of_folder, stat_file, to_printable_path
-from rekord.sources.parser_guard import DeniedError, Guard, limit_process
+from rekord.sources.parser_guard import DeniedError, Guard
+from rekord.storage.portability import limit_process
 
 MAX_LISTED = 20
 _BATCH_ROWS = 512

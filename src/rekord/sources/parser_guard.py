@@ -1,4 +1,4 @@
-"""Limits for a process that parses hostile files with another library: what it may open, its memory and its time.
+"""Limits for a process that parses hostile files with another library: what it may open.
 
 This is no sandbox against native code. The library is trusted; the files that it reads are not.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from typing import Any
 
 _MAX_SHOWN = 200
@@ -66,17 +65,3 @@ class Guard:
 
     def relative(self, path: str) -> str:
         return path[len(self.root) :].replace(os.sep, "/")
-
-
-def limit_process(memory_bytes: int, cpu_seconds: int) -> None:
-    """Bound the memory that this process takes from here on and its time, where the system can; 0 is unlimited."""
-    import resource
-
-    if memory_bytes and os.path.exists("/proc/self/statm"):
-        with open("/proc/self/statm") as file:
-            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (taken + memory_bytes,) * 2)
-    if cpu_seconds:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds,) * 2)

@@ -274,3 +274,17 @@ def reduce_address_space() -> None:
     if address_space_limit() is not None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+def limit_process(memory_bytes: int, cpu_seconds: int) -> None:
+    """Bound the memory that this process takes from here on and its time, where the system can; 0 is unlimited."""
+    if resource is None:
+        return
+    if memory_bytes and os.path.exists("/proc/self/statm"):
+        with open("/proc/self/statm") as file:
+            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (taken + memory_bytes,) * 2)
+    if cpu_seconds:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds,) * 2)

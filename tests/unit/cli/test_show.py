@@ -171,7 +171,7 @@ def test_damage_before_the_wanted_record_is_the_error_itself(tmp_path: Path, cap
 
 
 def test_a_file_that_holds_no_records_is_exit_code_3(tmp_path: Path, capsys: Captured) -> None:
-    path = tmp_path / "page.html"
+    path = tmp_path / "train.tfrecord"
     path.write_bytes(b"<!DOCTYPE html><html><body>404</body></html>")
     assert run_command_line(["show", str(path)]) == 3
     assert capsys.readouterr().err.startswith("FrameError F111: ")

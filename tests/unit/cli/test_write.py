@@ -70,7 +70,7 @@ def test_a_folder_of_images_becomes_a_dataset(photos: str, capsys: pytest.Captur
 def test_the_json_is_the_document_of_the_interface(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     document = written(capsys, photos, "out", "--split", "train=0.5,val=0.5", "--shards", "2")
     fields = ["dataset", "splits", "rejected", "rejects", "resumed_shards", "seconds"]
-    assert list(document) == [*fields, "workers", "workers_remark", "source", "layout", "guesses", "unused"]
+    assert list(document) == [*fields, "workers", "workers_remark", "source", "layout", "guesses", "notes", "unused"]
     assert (document["workers"], document["workers_remark"]) == (1, None)
     assert (document["source"], document["layout"], document["unused"]) == ("image_folder", "classification", [])
     splits = document["splits"]
