@@ -197,13 +197,13 @@ def _check_samples(sound: Any, facts: AudioFacts, path: str | None) -> None:
             do='split the recording, or verify="headers"',
             path=path,
         )
-    decoded = sum([len(block) for block in _iter_blocks(sound, facts.samples)])
+    decoded = sum([len(block) for block in iter_blocks(sound, facts.samples)])
     if decoded < facts.samples:
         expected = f"{facts.samples:,} samples, as the header declares"
         raise _corrupt_audio_error("E342", expected, f"{decoded:,} samples: the file is truncated", path)
 
 
-def _iter_blocks(sound: Any, most_samples: int) -> Iterator[Array]:
+def iter_blocks(sound: Any, most_samples: int) -> Iterator[Array]:
     """The samples, a bounded block at a time: nothing is allocated for what a header declares."""
     size = max(1, _BLOCK_VALUES // sound.channels)
     done = 0
@@ -227,7 +227,7 @@ def read_samples(file: Any, head: bytes, path: str | None, code: str) -> tuple[A
                 do="split the recording into shorter ones before writing",
                 path=path,
             )
-        blocks = list(_iter_blocks(sound, facts.samples))
+        blocks = list(iter_blocks(sound, facts.samples))
         found = sum(map(len, blocks))
         if found < facts.samples:
             expected = f"{facts.samples:,} samples, as the header declares"

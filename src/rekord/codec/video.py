@@ -107,6 +107,11 @@ class OpenVideo:
         if last is None:
             raise self._corrupt("no frame")
 
+    @property
+    def declared_frames(self) -> int | None:
+        """The number of frames that the header declares, if it does."""
+        return self._stream.frames or None
+
     def count_packets(self) -> int:
         """The number of compressed frames, read but not decoded."""
         return sum([packet.size > 0 for packet in self._container.demux(self._stream)])
