@@ -11,7 +11,7 @@ from rekord.arguments import is_utf8_encodable
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Feature, Label, Schema
+from rekord.schema import Feature, Label, Schema, of_type
 from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     FileKind,
@@ -154,7 +154,7 @@ class MediaFolderSource(ListingSource):
 
 def with_label_key(target: Mapping[str, Feature], key: str) -> dict[str, Feature]:
     """Columns of which the label has this record key."""
-    return {name: replace(one, key=key) if isinstance(one, Label) else one for name, one in target.items()}
+    return {**target, **{name: replace(label, key=key) for name, label in of_type(target, Label).items()}}
 
 
 def no_media_error(root: str, ignored: int, medium: str) -> RekordError:
