@@ -90,30 +90,12 @@ def open_audio(file: Any, head: bytes, path: str | None, code: str) -> Iterator[
         raise _corrupt_audio_error(code, f"an intact {name} file", reason[:60], path) from failure
 
 
-def inspect_audio_file(path: str) -> AudioFacts:
-    """The facts of a file, from its header; raises InvalidMedia."""
-    with open_media_file(path) as file:
-        head = file.read(HEAD_BYTES)
-        file.seek(0)
-        with open_audio(file, head, path, "E342") as (_, facts):
-            return facts
-
-
-@contextmanager
-def open_media_file(path: str) -> Iterator[BinaryIO]:
-    """A file open for reading; raises InvalidMedia, also while it is read."""
-    try:
-        with open(path, "rb") as file:
-            yield file
-    except OSError as failure:
-        raise InvalidMedia(
-            "E329",
-            "cannot be read from its file",
-            expected="a readable file",
-            found=(failure.strerror or str(failure))[:60],
-            do=f"check the path: {path}",
-            path=path,
-        ) from failure
+def inspect_audio_file(file: BinaryIO, path: str) -> AudioFacts:
+    """The facts of an open file, from its header; raises InvalidMedia."""
+    head = file.read(HEAD_BYTES)
+    file.seek(0)
+    with open_audio(file, head, path, "E342") as (_, facts):
+        return facts
 
 
 def inspect_audio(value: Any, feature: Audio, verify: Verify) -> tuple[VerifiedBytes, AudioFacts, str | None]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from rekord.arguments import is_utf8_encodable
+from rekord.codec.audio import InvalidMedia
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -28,6 +30,7 @@ from rekord.sources.image_folder import (
     to_printable_path,
     validate_folder,
 )
+from rekord.storage import raw_files
 
 AUDIO_EXTENSIONS = frozenset((".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3"))
 VIDEO_EXTENSIONS = frozenset((".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi"))
@@ -62,6 +65,26 @@ VIDEO_FILES = FileKind(
 )
 
 
+@contextmanager
+def open_media_file(path: str) -> Iterator[Any]:
+    """A file or a member of an archive, open for reading in any order; raises InvalidMedia, also while it is read."""
+    try:
+        with raw_files.open_seekable(path) as file:
+            yield file
+    except (OSError, RekordError) as failure:
+        if isinstance(failure, RekordError) and failure.code != "X524":  # a member that is corrupt
+            raise
+        reason = failure.found or failure.what if isinstance(failure, RekordError) else failure.strerror
+        raise InvalidMedia(
+            "E329",
+            "cannot be read from its file",
+            expected="a readable file",
+            found=(reason or str(failure))[:60],
+            do=f"check the path: {path}",
+            path=path,
+        ) from failure
+
+
 @dataclass(frozen=True)
 class MediaFolderSource(ListingSource):
     """Files below a folder, each a row or several, with their folder as class; or a single file."""
@@ -79,7 +102,7 @@ class MediaFolderSource(ListingSource):
     @property
     def root(self) -> str:
         """The folder that the paths of rows are relative to."""
-        return self.path if os.path.isdir(self.path) else os.path.dirname(self.path) or "."
+        return self.path if raw_files.isdir(self.path) else os.path.dirname(self.path) or "."
 
     @property
     def is_named(self) -> Callable[[str], bool]:
