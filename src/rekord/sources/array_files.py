@@ -19,6 +19,7 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Image, Label, Schema, Tensor, Text
 from rekord.sources.base import (
+    PartItem,
     SourceFacts,
     SourceFile,
     SourceGuess,
@@ -36,6 +37,7 @@ from rekord.sources.image_folder import (
     find_files,
     fingerprint,
     join_path,
+    list_path_items,
     name_error,
     parse_label_and_split,
     split_of_folder,
@@ -205,6 +207,15 @@ class ArrayFolderSource(ListingSource):
             if place.split is not None:
                 common["split"] = place.split
             yield from self._read_file(os.path.join(root, *path.split("/")), path, common)
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The files of a part."""
+        return list_path_items(part)
+
+    def shared_context(self) -> Any:
+        """Whether the first folder of a path is a split. The root is not part of it: a folder may be moved."""
+        _, has_splits = self._last_listing().context
+        return has_splits
 
     def _read_file(self, full: str, path: str, common: Mapping[str, Any]) -> Iterator[SourceRow]:
         position = 0

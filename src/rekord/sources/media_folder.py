@@ -14,7 +14,7 @@ from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Label, Schema, of_type
-from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow
+from rekord.sources.base import PartItem, SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     FileKind,
     FileTree,
@@ -23,6 +23,7 @@ from rekord.sources.image_folder import (
     find_files,
     fingerprint,
     join_path,
+    list_path_items,
     name_error,
     parse_label_and_split,
     read_class_folders,
@@ -136,6 +137,10 @@ class MediaFolderSource(ListingSource):
                     position += 1
             except InvalidValue as refused:
                 yield SourceRow(path, position, refused.to_error(self.column))
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The files of a part."""
+        return list_path_items(part)
 
     def _list(self) -> SourceListing:
         files, ignored = self._find_files()
