@@ -419,15 +419,14 @@ def number_texts(schema: Schema) -> dict[str, Callable[[int], str]]:
 
 def display_texts(schema: Schema) -> dict[str, Callable[[Any], str]]:
     """By record key, how to print its values: times, class names, and the class ids of masks."""
-    from rekord.schema import Mask
+    from rekord.schema import Mask, of_type
 
     texts: dict[str, Callable[[Any], str]] = dict(number_texts(schema))
     for name, feature in schema.features.items():
-        key = feature.record_keys(name)[0]
-        if isinstance(feature, Mask):
-            texts[key] = _MaskText(feature)
-        elif feature.class_names:
-            texts[key] = _LabelText(feature.class_names)
+        if feature.class_names:
+            texts[feature.record_keys(name)[0]] = _LabelText(feature.class_names)
+    for name, mask in of_type(schema.features, Mask).items():
+        texts[mask.record_keys(name)[0]] = _MaskText(mask)
     return texts
 
 

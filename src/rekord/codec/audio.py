@@ -90,30 +90,12 @@ def open_audio(file: Any, head: bytes, path: str | None, code: str) -> Iterator[
         raise _corrupt_audio_error(code, f"an intact {name} file", reason[:60], path) from failure
 
 
-def inspect_audio_file(path: str) -> AudioFacts:
-    """The facts of a file, from its header; raises InvalidMedia."""
-    with open_media_file(path) as file:
-        head = file.read(HEAD_BYTES)
-        file.seek(0)
-        with open_audio(file, head, path, "E342") as (_, facts):
-            return facts
-
-
-@contextmanager
-def open_media_file(path: str) -> Iterator[BinaryIO]:
-    """A file open for reading; raises InvalidMedia, also while it is read."""
-    try:
-        with open(path, "rb") as file:
-            yield file
-    except OSError as failure:
-        raise InvalidMedia(
-            "E329",
-            "cannot be read from its file",
-            expected="a readable file",
-            found=(failure.strerror or str(failure))[:60],
-            do=f"check the path: {path}",
-            path=path,
-        ) from failure
+def inspect_audio_file(file: BinaryIO, path: str) -> AudioFacts:
+    """The facts of an open file, from its header; raises InvalidMedia."""
+    head = file.read(HEAD_BYTES)
+    file.seek(0)
+    with open_audio(file, head, path, "E342") as (_, facts):
+        return facts
 
 
 def inspect_audio(value: Any, feature: Audio, verify: Verify) -> tuple[VerifiedBytes, AudioFacts, str | None]:
@@ -197,13 +179,13 @@ def _check_samples(sound: Any, facts: AudioFacts, path: str | None) -> None:
             do='split the recording, or verify="headers"',
             path=path,
         )
-    decoded = sum([len(block) for block in _iter_blocks(sound, facts.samples)])
+    decoded = sum([len(block) for block in iter_blocks(sound, facts.samples)])
     if decoded < facts.samples:
         expected = f"{facts.samples:,} samples, as the header declares"
         raise _corrupt_audio_error("E342", expected, f"{decoded:,} samples: the file is truncated", path)
 
 
-def _iter_blocks(sound: Any, most_samples: int) -> Iterator[Array]:
+def iter_blocks(sound: Any, most_samples: int) -> Iterator[Array]:
     """The samples, a bounded block at a time: nothing is allocated for what a header declares."""
     size = max(1, _BLOCK_VALUES // sound.channels)
     done = 0
@@ -227,7 +209,7 @@ def read_samples(file: Any, head: bytes, path: str | None, code: str) -> tuple[A
                 do="split the recording into shorter ones before writing",
                 path=path,
             )
-        blocks = list(_iter_blocks(sound, facts.samples))
+        blocks = list(iter_blocks(sound, facts.samples))
         found = sum(map(len, blocks))
         if found < facts.samples:
             expected = f"{facts.samples:,} samples, as the header declares"

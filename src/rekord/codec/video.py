@@ -6,12 +6,12 @@ import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
 from rekord import _core
-from rekord.codec.audio import InvalidMedia, import_media_package, open_media_file
+from rekord.codec.audio import InvalidMedia, import_media_package
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import COPY_AGAIN_HINT, VerifiedBytes, Verify, read_image_bytes
 from rekord.codec.values import describe_shape
@@ -106,6 +106,11 @@ class OpenVideo:
                 yield Frame(round(seconds * 1e6), image)
         if last is None:
             raise self._corrupt("no frame")
+
+    @property
+    def declared_frames(self) -> int | None:
+        """The number of frames that the header declares, if it does."""
+        return self._stream.frames or None
 
     def count_packets(self) -> int:
         """The number of compressed frames, read but not decoded."""
@@ -241,9 +246,9 @@ def _read_ebml_size(head: bytes, at: int) -> tuple[int | None, int]:
     return (None if not first or value == (1 << 7 * width) - 1 else value), width
 
 
-def inspect_video_file(path: str) -> VideoFacts:
-    """The facts of a file, whose first frame is decoded; raises InvalidMedia."""
-    with open_media_file(path) as file, open_video(file, path) as video:
+def inspect_video_file(file: BinaryIO, path: str) -> VideoFacts:
+    """The facts of an open file, whose first frame is decoded; raises InvalidMedia."""
+    with open_video(file, path) as video:
         return _with_shown_size(video)
 
 

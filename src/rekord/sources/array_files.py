@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -18,6 +19,7 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Image, Label, Schema, Tensor, Text
 from rekord.sources.base import (
+    PartItem,
     SourceFacts,
     SourceFile,
     SourceGuess,
@@ -35,11 +37,14 @@ from rekord.sources.image_folder import (
     find_files,
     fingerprint,
     join_path,
+    list_path_items,
     name_error,
     parse_label_and_split,
     split_of_folder,
     to_printable_path,
 )
+from rekord.storage import raw_files
+from rekord.storage.raw_files import split_member_path
 
 ImagesAs: TypeAlias = Literal["png", "jpeg"]
 JPEG_QUALITY = 95
@@ -93,6 +98,16 @@ class ArrayReader(Protocol):
 
     def read(self, path: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         """The array of each row, and the values of the other columns. Raises RekordError."""
+
+
+@contextmanager
+def open_for_library(path: str) -> Iterator[Any]:
+    """What a library opens: the path of a file, or the contents of a member of an archive."""
+    if split_member_path(path) is None:
+        yield path
+    else:
+        with raw_files.open_seekable(path) as file:
+            yield file
 
 
 def check_array_size(path: str, form: ArrayForm, file_bytes: int, *, rows: int = 1) -> None:
@@ -173,7 +188,7 @@ class ArrayFolderSource(ListingSource):
 
     @property
     def root(self) -> str:
-        return self.path if os.path.isdir(self.path) else list_files(self.path, ()).root
+        return self.path if raw_files.isdir(self.path) else list_files(self.path, ()).root
 
     def options(self) -> Mapping[str, Any]:
         own = {"labelled": self.labelled, "classes": None if self.classes is None else list(self.classes)}
@@ -192,6 +207,15 @@ class ArrayFolderSource(ListingSource):
             if place.split is not None:
                 common["split"] = place.split
             yield from self._read_file(os.path.join(root, *path.split("/")), path, common)
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The files of a part."""
+        return list_path_items(part)
+
+    def shared_context(self) -> Any:
+        """Whether the first folder of a path is a split. The root is not part of it: a folder may be moved."""
+        _, has_splits = self._last_listing().context
+        return has_splits
 
     def _read_file(self, full: str, path: str, common: Mapping[str, Any]) -> Iterator[SourceRow]:
         position = 0
@@ -247,7 +271,7 @@ class ArrayFolderSource(ListingSource):
         return SourceListing(facts, [(file.path, file.size_bytes) for file in files], (root, has_splits))
 
     def _find_files(self) -> tuple[FileTree, str]:
-        if os.path.isdir(self.path):
+        if raw_files.isdir(self.path):
             return find_files(self.path, self.reader.is_wanted), self.path
         listing = list_files(self.path, self.reader.extensions)
         return FileTree(listing.files, 0), listing.root

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rekord.arguments import as_path, check_keywords
@@ -16,7 +15,8 @@ from rekord.codec.values import InvalidValue
 from rekord.schema import Audio, Feature, Float32, Int64, Schema, Text
 from rekord.sources.base import SourceGuess
 from rekord.sources.image_folder import class_names
-from rekord.sources.media_folder import AUDIO_FILES, MediaFolderSource
+from rekord.sources.media_folder import AUDIO_FILES, MediaFolderSource, open_media_file
+from rekord.storage import raw_files
 
 AUDIO_COLUMNS: Mapping[str, Feature] = {
     "audio": Audio(key="audio/encoded"),
@@ -64,9 +64,10 @@ class AudioFolderSource(MediaFolderSource):
 
 def read_audio_row(path: str, name: str) -> dict[str, Any]:
     """The values of `AUDIO_COLUMNS` for a file; raises InvalidValue."""
-    facts = inspect_audio_file(path)
+    with open_media_file(path) as file:
+        facts = inspect_audio_file(file, path)
     return {
-        "audio": Path(path),
+        "audio": raw_files.to_path(path),
         "format": facts.format,
         "filename": name,
         "rate": facts.rate,
@@ -80,8 +81,8 @@ def guess_rates(files: Sequence[str]) -> list[SourceGuess]:
     """What the headers of a few files say about rates: models expect one."""
     rates: Counter[int] = Counter()
     for path in files[:: max(1, len(files) // _SAMPLED_FILES)][:_SAMPLED_FILES]:
-        with suppress(InvalidValue):  # its row reports it
-            rates[inspect_audio_file(path).rate] += 1
+        with suppress(InvalidValue), open_media_file(path) as file:  # its row reports it
+            rates[inspect_audio_file(file, path).rate] += 1
     if len(rates) < 2:
         return []
     most = rates.most_common(1)[0][0]

@@ -47,6 +47,7 @@ from rekord.sources.image_folder import (
     stat_file,
     validate_folder,
 )
+from rekord.storage.archives import require_own_file
 from rekord.storage.local import write_error
 
 LAYOUTS = ("detection", "deeplab", "classification", "table", "images")
@@ -181,6 +182,7 @@ class DatumaroSource(AnnotationSource):
 
     def _list(self) -> SourceListing:
         root = validate_folder(self.root)
+        require_own_file(root, "a folder of annotations")
         if not is_datumaro_installed():
             raise missing_package_error(root)
         if self.format in UNREADABLE_FORMATS:

@@ -140,13 +140,7 @@ def identify_source(
         if is_archive_name(place) and _is_folder_archive(place):
             return _identify_archive(place, layout)
         return _identify_file(place, layout)
-    try:
-        found = _identify_folder(place, layout)
-    except RekordError as failure:
-        if failure.code != "U621":
-            raise
-        found = _identify_annotations(place, layout, failure)
-    return _prefer_arrays(found._replace(given=place))
+    return _identify_folder(place, layout)._replace(given=place)
 
 
 def _prefer_arrays(found: DetectedSource) -> DetectedSource:
@@ -314,6 +308,16 @@ def _identify_archive(path: str, layout: str | None) -> DetectedSource:
 
 
 def _identify_folder(path: str, layout: str | None) -> DetectedSource:
+    try:
+        found = _identify_by_files(path, layout)
+    except RekordError as failure:
+        if failure.code != "U621":
+            raise
+        found = _identify_annotations(path, layout, failure)
+    return _prefer_arrays(found)
+
+
+def _identify_by_files(path: str, layout: str | None) -> DetectedSource:
     survey = FolderSurvey(path)
     if {"rekord.json", "dataset_info.json"} & set(survey.top.others):
         return DetectedSource("records", path)

@@ -112,10 +112,6 @@ class AnnotationSource(ListingSource, ABC):
             files = () if isinstance(entry.content, RekordError) else (entry.path,)
             yield PartItem(entry, files, to_printable_path(entry.path), entry.position)
 
-    def shared_context(self) -> Any:
-        """What the listing passes to every row."""
-        return self._last_listing().context
-
     def place(self, path: str) -> str:
         """A file below the root, as a user finds it."""
         return join_path(self.root, path)

@@ -23,9 +23,11 @@ from rekord.sources.array_files import (
     ImagesAs,
     check_array_size,
     check_images_as,
+    open_for_library,
     unreadable_array_error,
 )
 from rekord.sources.image_folder import class_names
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
 DICOM_EXTENSIONS = (".dcm", ".dicom", ".dic")
@@ -181,7 +183,7 @@ class DicomReader:
 def has_dicom_magic(path: str) -> bool:
     """Whether a file has the mark of DICOM after its preamble."""
     try:
-        with open(path, "rb") as file:
+        with raw_files.open_binary(path) as file:
             file.seek(_MAGIC_OFFSET)
             return file.read(4) == _MAGIC
     except OSError:
@@ -200,7 +202,9 @@ def _open_dicom(path: str, *, pixels: bool) -> Iterator[Any]:
         warnings.simplefilter("ignore")  # of values that do not follow the standard, which are not kept
         try:
             _check_deflated(path)
-            yield pydicom.dcmread(path, stop_before_pixels=not pixels, force=False)
+            with open_for_library(path) as file:
+                dataset = pydicom.dcmread(file, stop_before_pixels=not pixels, force=False)
+            yield dataset
         except (RekordError, MemoryError, GeneratorExit):
             raise
         except Exception as failure:  # there is no list of the exceptions that damaged bytes cause
@@ -211,7 +215,7 @@ def _open_dicom(path: str, *, pixels: bool) -> Iterator[Any]:
 
 def _check_deflated(path: str) -> None:
     """Refuse a deflated file that would inflate to more than a record can hold: pydicom inflates it at once."""
-    with open(path, "rb") as file:
+    with raw_files.open_binary(path) as file:
         head = file.read(_META_BYTES)
         start = _find_deflated_start(head)
         if start is None:

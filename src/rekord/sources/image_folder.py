@@ -241,6 +241,11 @@ class SourceListing(NamedTuple):
     context: Any = None  # what every row needs; small, as every part holds it
 
 
+def list_path_items(part: SourcePart) -> Iterator[PartItem]:
+    """The items of a part of paths, each with all rows of its file."""
+    return (PartItem(path, (path,), to_printable_path(path)) for path in part.content[1])
+
+
 class ListingSource:
     """A source that lists its files for its facts. `parts` uses the same listing; workers only get parts."""
 
@@ -254,6 +259,10 @@ class ListingSource:
         listing = self._last_listing()
         groups = group_by_bytes(listing.entries, part_bytes)
         return [SourcePart((listing.context, entries), size) for entries, size in groups]
+
+    def shared_context(self) -> Any:
+        """What the listing passes to every row."""
+        return self._last_listing().context
 
     def _list(self) -> Any:
         """List the files, now."""
@@ -325,10 +334,6 @@ class ImageFolderSource(ListingSource):
     def part_items(self, part: SourcePart) -> Iterator[PartItem]:
         """The images of a part."""
         return (PartItem(path, (path,), to_printable_path(path), 0) for path in part.content[1])
-
-    def shared_context(self) -> Any:
-        """Whether the first folder of a path is a split."""
-        return self._last_listing().context
 
     def _parse(self, path: str, has_splits: bool) -> LabelAndSplit:
         place = parse_label_and_split(path, has_splits)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from rekord.arguments import is_utf8_encodable
+from rekord.codec.audio import InvalidMedia
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Feature, Label, Schema
-from rekord.sources.base import SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow
+from rekord.schema import Feature, Label, Schema, of_type
+from rekord.sources.base import PartItem, SourceFacts, SourceFile, SourceGuess, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     FileKind,
     FileTree,
@@ -21,6 +23,7 @@ from rekord.sources.image_folder import (
     find_files,
     fingerprint,
     join_path,
+    list_path_items,
     name_error,
     parse_label_and_split,
     read_class_folders,
@@ -28,6 +31,7 @@ from rekord.sources.image_folder import (
     to_printable_path,
     validate_folder,
 )
+from rekord.storage import raw_files
 
 AUDIO_EXTENSIONS = frozenset((".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3"))
 VIDEO_EXTENSIONS = frozenset((".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi"))
@@ -62,6 +66,26 @@ VIDEO_FILES = FileKind(
 )
 
 
+@contextmanager
+def open_media_file(path: str) -> Iterator[Any]:
+    """A file or a member of an archive, open for reading in any order; raises InvalidMedia, also while it is read."""
+    try:
+        with raw_files.open_seekable(path) as file:
+            yield file
+    except (OSError, RekordError) as failure:
+        if isinstance(failure, RekordError) and failure.code != "X524":  # a member that is corrupt
+            raise
+        reason = failure.found or failure.what if isinstance(failure, RekordError) else failure.strerror
+        raise InvalidMedia(
+            "E329",
+            "cannot be read from its file",
+            expected="a readable file",
+            found=(reason or str(failure))[:60],
+            do=f"check the path: {path}",
+            path=path,
+        ) from failure
+
+
 @dataclass(frozen=True)
 class MediaFolderSource(ListingSource):
     """Files below a folder, each a row or several, with their folder as class; or a single file."""
@@ -79,7 +103,7 @@ class MediaFolderSource(ListingSource):
     @property
     def root(self) -> str:
         """The folder that the paths of rows are relative to."""
-        return self.path if os.path.isdir(self.path) else os.path.dirname(self.path) or "."
+        return self.path if raw_files.isdir(self.path) else os.path.dirname(self.path) or "."
 
     @property
     def is_named(self) -> Callable[[str], bool]:
@@ -113,6 +137,10 @@ class MediaFolderSource(ListingSource):
                     position += 1
             except InvalidValue as refused:
                 yield SourceRow(path, position, refused.to_error(self.column))
+
+    def part_items(self, part: SourcePart) -> Iterator[PartItem]:
+        """The files of a part."""
+        return list_path_items(part)
 
     def _list(self) -> SourceListing:
         files, ignored = self._find_files()
@@ -154,7 +182,7 @@ class MediaFolderSource(ListingSource):
 
 def with_label_key(target: Mapping[str, Feature], key: str) -> dict[str, Feature]:
     """Columns of which the label has this record key."""
-    return {name: replace(one, key=key) if isinstance(one, Label) else one for name, one in target.items()}
+    return {**target, **{name: replace(label, key=key) for name, label in of_type(target, Label).items()}}
 
 
 def no_media_error(root: str, ignored: int, medium: str) -> RekordError:

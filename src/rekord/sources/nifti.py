@@ -22,9 +22,11 @@ from rekord.sources.array_files import (
     ArrayFolderSource,
     ArrayForm,
     check_array_size,
+    open_for_library,
     unreadable_array_error,
 )
 from rekord.sources.image_folder import class_names
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL
 
 NIFTI_EXTENSIONS = (".nii", ".nii.gz")
@@ -105,18 +107,24 @@ def _is_scaled(image: Any) -> bool:
 def _open_nifti(path: str) -> Iterator[Any]:
     nibabel = import_library("nibabel", "NIfTI files")
     try:
-        _check_offset(path)
-        # Not mapped: a file that is truncated meanwhile would kill the process.
-        yield nibabel.load(path, mmap=False)
+        header_bytes = _check_offset(path)
+        with open_for_library(path) as file:
+            # Not mapped: a file that is truncated meanwhile would kill the process.
+            if isinstance(file, str):
+                yield nibabel.load(file, mmap=False)
+                return
+            form = nibabel.Nifti1Image if header_bytes == _HEADER_SIZES[0] else nibabel.Nifti2Image
+            stream = gzip.GzipFile(fileobj=file) if path.lower().endswith(".gz") else file
+            yield form.from_stream(stream)
     except (RekordError, MemoryError, GeneratorExit):
         raise
     except Exception as failure:  # there is no list of the exceptions that damaged bytes cause
         raise unreadable_array_error(path, "NIfTI file", failure) from failure
 
 
-def _check_offset(path: str) -> None:
-    """Refuse a header that puts the voxels so far away that reading up to them takes unbounded memory."""
-    with open(path, "rb") as file:
+def _check_offset(path: str) -> int:
+    """The size of the header. One that puts voxels so far away that reading up to them takes too much is refused."""
+    with raw_files.open_binary(path) as file:
         front = file.read(2)
         file.seek(0)
         stream: Any = gzip.GzipFile(fileobj=file) if front == b"\x1f\x8b" else file
@@ -131,5 +139,5 @@ def _check_offset(path: str) -> None:
             offset = struct.unpack_from(order + kind, head, at)[0]
             if not 0 <= offset <= _MAX_HEADER_BYTES:
                 raise unreadable_array_error(path, "NIfTI file", f"voxels that start at byte {offset:g}")
-            return
+            return size
     raise unreadable_array_error(path, "NIfTI file", f"{len(head):,} bytes without a NIfTI header")

@@ -20,6 +20,7 @@ from rekord.sources.array_files import (
 )
 from rekord.sources.arrays import is_number_dtype, parse_npy_header
 from rekord.sources.image_folder import class_names
+from rekord.storage import raw_files
 from rekord.storage.local import LOCAL, read_error
 
 
@@ -60,7 +61,7 @@ class NpyReader:
 
     def inspect(self, path: str) -> ArrayFileFacts:
         try:
-            with open(path, "rb") as file:
+            with raw_files.open_binary(path) as file:
                 form = _read_header(path, file)[0]
                 return ArrayFileFacts(form._replace(dtype=form.dtype.newbyteorder("=")))
         except OSError as failure:
@@ -68,7 +69,7 @@ class NpyReader:
 
     def read(self, path: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         try:
-            with open(path, "rb") as file:
+            with raw_files.open_binary(path) as file:
                 form, by_columns, offset = _read_header(path, file)
                 file.seek(offset)
                 stored = np.dtype(form.dtype)

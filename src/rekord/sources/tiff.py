@@ -21,6 +21,7 @@ from rekord.sources.array_files import (
     ImagesAs,
     check_array_size,
     check_images_as,
+    open_for_library,
     unreadable_array_error,
 )
 from rekord.sources.image_folder import class_names
@@ -160,7 +161,7 @@ def _open_tiff(path: str) -> Iterator[tuple[Any, Any]]:
     """A TIFF file and its first series of pages, which is the image itself."""
     tifffile = import_library("tifffile", "TIFF files")
     try:
-        with tifffile.TiffFile(path) as file:
+        with open_for_library(path) as given, tifffile.TiffFile(given, name=path) as file:
             if not file.pages or not file.series:
                 raise unreadable_array_error(path, "TIFF file", "no pages")
             yield file, file.series[0]

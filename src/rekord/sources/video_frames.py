@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from rekord.arguments import conflicting_options, inapplicable, invalid, one_of, positive_int
-from rekord.codec.audio import InvalidMedia, open_media_file
+from rekord.codec.audio import InvalidMedia
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import GeneratedBytes
 from rekord.codec.images.store import store_image
@@ -19,6 +18,8 @@ from rekord.codec.values import InvalidValue
 from rekord.codec.video import Frame, inspect_video_file, open_video
 from rekord.schema import Feature, Float32, Image, Int64, Schema, Tensor, Text, Video
 from rekord.sources.base import SourceGuess
+from rekord.sources.media_folder import open_media_file
+from rekord.storage import raw_files
 
 FrameFormat = Literal["jpeg", "png", "tensor"]
 FRAME_FORMATS: tuple[FrameFormat, ...] = ("jpeg", "png", "tensor")
@@ -172,9 +173,10 @@ class VideoReader:
 
     def read_file(self, path: str, name: str) -> Iterator[dict[str, Any]]:
         if self.stores_files:
-            facts = inspect_video_file(path)
+            with open_media_file(path) as file:
+                facts = inspect_video_file(file, path)
             yield {
-                "video": Path(path),
+                "video": raw_files.to_path(path),
                 "format": facts.format,
                 "filename": name,
                 "height": facts.height,
@@ -231,8 +233,8 @@ STORED_UNCHANGED = VideoReader(None, None, None, False, "jpeg", 95, None)
 def _find_first_size(files: Sequence[str]) -> tuple[int, int]:
     """The size of the first video that can be read; if there is none, rows report the reason."""
     for path in files[:8]:
-        with suppress(InvalidValue):
-            facts = inspect_video_file(path)
+        with suppress(InvalidValue), open_media_file(path) as file:
+            facts = inspect_video_file(file, path)
             return facts.height, facts.width
     return 1, 1
 

@@ -11,19 +11,24 @@ import io
 import os
 import posixpath
 import re
+import shutil
 import stat as modes
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from rekord.errors import RekordError
-from rekord.storage.local import LOCAL, Readable
+from rekord.storage.local import LOCAL, Readable, write_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 ARCHIVE_EXTENSIONS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
+
+MEMORY_BYTES = 64 << 20
+"""A larger member is decompressed to a temporary file, if a library reads it in any order."""
 
 _ENDS = "|".join(re.escape(extension[1:]) for extension in ARCHIVE_EXTENSIONS)
 _MEMBER_PATH = re.compile(rf"(.*?\.(?:{_ENDS}))!(?:/(.*))?", re.IGNORECASE | re.DOTALL)
@@ -175,6 +180,28 @@ def open_binary(path: str) -> IO[bytes]:
     if split_member_path(path) is None:
         return open(path, "rb")
     return io.BufferedReader(SeekableFile(_as_os_error(LOCAL.open_read, path)))
+
+
+def open_seekable(path: str) -> IO[bytes]:
+    """`open(path, "rb")` for libraries that read in any order: a member is read, and its checksum verified, first."""
+    file = open_binary(path)
+    if split_member_path(path) is None:
+        return file
+    with file:
+        size_bytes = getsize(path)
+        if size_bytes <= MEMORY_BYTES:
+            return io.BytesIO(file.read())
+        copy = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            shutil.copyfileobj(file, copy, 1 << 20)
+            copy.seek(0)
+        except OSError as failure:
+            copy.close()
+            raise write_error(tempfile.gettempdir(), failure, left_bytes=size_bytes) from failure
+        except BaseException:
+            copy.close()
+            raise
+        return copy
 
 
 def open_text(path: str, encoding: str, errors: str = "strict", newline: str | None = None) -> TextIO:

@@ -1,232 +1,163 @@
-"""Audio and video in records: recognised by their first bytes, with types that browsers play and never run."""
+"""Audio and video in records for the page: the types that browsers play, facts, waveforms and frames."""
 
 from __future__ import annotations
 
 import io
-import struct
-from dataclasses import dataclass
+import wave
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from rekord.codec.audio import (
+    HEAD_BYTES,
+    AudioFacts,
+    InvalidMedia,
+    detect_audio_format,
+    iter_blocks,
+    open_audio,
+)
+from rekord.codec.columns import Array
+from rekord.codec.video import detect_video_format, open_video
 from rekord.errors import RekordError, error
 
 AUDIO_TYPES = {
     "wav": "audio/wav", "flac": "audio/flac", "ogg": "audio/ogg", "mp3": "audio/mpeg", "m4a": "audio/mp4",
 }  # fmt: skip
-VIDEO_TYPES = {"mp4": "video/mp4", "webm": "video/webm"}
+# Browsers play MOV and Matroska under the names of the formats that have the same structure.
+VIDEO_TYPES = {
+    "mp4": "video/mp4", "mov": "video/mp4", "webm": "video/webm", "mkv": "video/webm", "avi": "video/x-msvideo",
+}  # fmt: skip
 
 MAX_SAMPLES = 60 * 60 * 48_000
 """Samples per channel of which a waveform is drawn: an hour."""
 
-_BLOCK_SAMPLES = 1 << 18
-_MAX_FRAME_PIXELS = 64_000_000
+_BLOCK_BYTES = 1 << 20
 _MAX_SEEK_FRAMES = 2_000
 
 
 def sniff_audio(data: bytes) -> str | None:
-    """The audio format of some bytes, by their beginning."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
-        return "wav"
-    if data[:4] == b"fLaC":
-        return "flac"
-    if data[:4] == b"OggS":
-        return "ogg"
-    if data[:3] == b"ID3" or (len(data) > 2 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2):
-        return "mp3"
-    return "m4a" if data[4:11] == b"ftypM4A" else None
+    """The audio format of some bytes, by their beginning; browsers also play M4A."""
+    return "m4a" if data[4:11] == b"ftypM4A" else detect_audio_format(data[:HEAD_BYTES])
 
 
 def sniff_video(data: bytes) -> str | None:
     """The video format of some bytes, by their beginning."""
-    if data[4:8] == b"ftyp" and data[8:11] != b"M4A":
-        return "mp4"
-    return "webm" if data[:4] == b"\x1aE\xdf\xa3" else None
+    name = None if sniff_audio(data) == "m4a" else detect_video_format(data)
+    # Text may contain the name of a box: "The free …". Its size must fit.
+    return None if name == "mov" and int.from_bytes(data[:4], "big") > len(data) else name
 
 
-@dataclass(frozen=True, slots=True)
-class AudioFacts:
-    """What the header of audio says; None where it takes a library to tell."""
-
-    format: str
-    rate: int | None = None
-    channels: int | None = None
-    seconds: float | None = None
-
-
-def inspect_audio(data: bytes) -> AudioFacts | None:
-    """The facts of audio, from its header alone."""
-    kind = sniff_audio(data)
-    if kind is None:
+def inspect_audio(data: bytes) -> dict[str, Any] | None:
+    """The facts of audio, from its header; nulls where it is corrupt, or takes a library that is not installed."""
+    name = sniff_audio(data)
+    if name is None:
         return None
-    if kind == "wav":
-        wav = _parse_wav(data)
-        if wav is not None:
-            frames = len(wav.data) // max(wav.frame_bytes, 1)
-            return AudioFacts(kind, wav.rate, wav.channels, frames / wav.rate)
+    facts: dict[str, Any] = {"format": name, "bytes": len(data), "rate": None, "channels": None, "seconds": None}
     try:
-        import soundfile  # type: ignore[import-untyped,unused-ignore]
-    except (ImportError, OSError):
-        return AudioFacts(kind)
-    try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
-            return AudioFacts(kind, int(file.samplerate), int(file.channels), file.frames / file.samplerate)
-    except Exception:  # there is no list of what damaged bytes cause in decoders
-        return AudioFacts(kind)
+        with _open_blocks(data) as (audio, _):
+            return facts | {"rate": audio.rate, "channels": audio.channels, "seconds": audio.duration}
+    except (InvalidMedia, RekordError):
+        return facts
 
 
-@dataclass(frozen=True, slots=True)
-class _Wav:
-    rate: int
-    channels: int
-    bits: int
-    is_float: bool
-    data: memoryview
-
-    @property
-    def frame_bytes(self) -> int:
-        return self.channels * self.bits // 8
-
-
-def _parse_wav(data: bytes) -> _Wav | None:
-    """A WAV file of plain samples; None if it has another form."""
-    at, form = 12, None
-    for _ in range(64):
-        if at + 8 > len(data):
-            return None
-        name, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
-        body = at + 8
-        if name == b"fmt " and length >= 16 and body + 16 <= len(data):
-            form = struct.unpack_from("<HHIIHH", data, body)
-            if form[0] == 0xFFFE and length >= 26 and body + 26 <= len(data):
-                form = (int.from_bytes(data[body + 24 : body + 26], "little"), *form[1:])
-        elif name == b"data":
-            if form is None or form[0] not in (1, 3) or not 0 < form[1] <= 64 or not form[2]:
-                return None
-            if (form[0], form[5]) not in ((1, 8), (1, 16), (1, 24), (1, 32), (3, 32), (3, 64)):
-                return None
-            return _Wav(form[2], form[1], form[5], form[0] == 3, memoryview(data)[body : body + length])
-        at = body + length + length % 2
-    return None
-
-
-def _wav_blocks(wav: _Wav) -> Any:
-    frames = min(len(wav.data) // wav.frame_bytes, MAX_SAMPLES)
-    for first in range(0, frames, _BLOCK_SAMPLES):
-        end = min(first + _BLOCK_SAMPLES, frames)
-        raw = wav.data[first * wav.frame_bytes : end * wav.frame_bytes]
-        if wav.is_float:
-            samples: npt.NDArray[Any] = np.frombuffer(raw, f"<f{wav.bits // 8}").astype(np.float32)
-        elif wav.bits == 8:
-            samples = (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / 128
-        elif wav.bits == 24:
-            parts = np.frombuffer(raw, np.uint8).reshape(-1, 3).astype(np.int32)
-            whole = parts[:, 0] | parts[:, 1] << 8 | parts[:, 2] << 16
-            samples = (whole - ((whole & 0x800000) << 1)).astype(np.float32) / (1 << 23)
-        else:
-            samples = np.frombuffer(raw, f"<i{wav.bits // 8}").astype(np.float32) / (1 << (wav.bits - 1))
-        yield samples.reshape(-1, wav.channels)
-
-
-def compute_peaks(data: bytes, bins: int) -> dict[str, Any]:
+def compute_peaks(data: bytes, bins: int, column: str) -> dict[str, Any]:
     """The least and the greatest sample of each part of the audio, over all channels."""
-    kind = sniff_audio(data)
-    wav = _parse_wav(data) if kind == "wav" else None
-    if wav is not None:
-        frames = min(len(wav.data) // wav.frame_bytes, MAX_SAMPLES)
-        return _reduce_blocks(_wav_blocks(wav), frames, bins, wav.rate, wav.channels)
     try:
-        import soundfile  # type: ignore[import-untyped,unused-ignore]
-    except (ImportError, OSError) as failure:
-        raise missing_library("soundfile", "a waveform", "audio") from failure
-    try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
-            frames = min(int(file.frames), MAX_SAMPLES)
-            blocks = file.blocks(blocksize=_BLOCK_SAMPLES, frames=frames, dtype="float32", always_2d=True)
-            return _reduce_blocks(blocks, frames, bins, int(file.samplerate), int(file.channels))
-    except Exception as failure:
-        raise undecodable("audio", failure) from None
+        with _open_blocks(data) as (facts, blocks):
+            return _reduce_blocks(facts, blocks, bins)
+    except InvalidMedia as refused:
+        raise refused.to_error(column) from refused.__cause__
 
 
-def _reduce_blocks(blocks: Any, frames: int, bins: int, rate: int, channels: int) -> dict[str, Any]:
-    bins = max(1, min(bins, frames or 1))
-    low: npt.NDArray[np.float32] = np.zeros(bins, np.float32)
-    high: npt.NDArray[np.float32] = np.zeros(bins, np.float32)
+@contextmanager
+def _open_blocks(data: bytes) -> Iterator[tuple[AudioFacts, Iterable[Array]]]:
+    """The facts and the samples of audio. WAV needs no library."""
+    if detect_audio_format(data[:HEAD_BYTES]) == "wav" and find_spec("soundfile") is None:
+        yield _read_wav(data)
+        return
+    with open_audio(io.BytesIO(data), data[:HEAD_BYTES], None, "D414") as (sound, facts):
+        yield facts, iter_blocks(sound, min(facts.samples, MAX_SAMPLES))
+
+
+def _read_wav(data: bytes) -> tuple[AudioFacts, Iterable[Array]]:
+    try:
+        file = wave.open(io.BytesIO(data))  # noqa: SIM115
+        width, channels = file.getsampwidth(), file.getnchannels()
+        facts = AudioFacts(
+            "wav", file.getframerate(), channels, min(file.getnframes(), len(data) // width // channels)
+        )
+        if width not in (1, 2, 3, 4) or not facts.rate or not facts.samples:
+            raise wave.Error(f"{facts.samples:,} samples of {width} bytes at {facts.rate:,} Hz")
+    except (wave.Error, EOFError, ValueError, ArithmeticError) as failure:
+        raise InvalidMedia(
+            "D414",
+            "cannot be decoded",
+            expected="a WAV file of integers",
+            found=str(failure)[:60],
+            do="pip install 'rekord[audio]', for other forms",
+        ) from None
+    step = max(1, _BLOCK_BYTES // (width * channels))
+    starts = range(0, min(facts.samples, MAX_SAMPLES), step)
+    return facts, (_to_floats(file.readframes(min(step, facts.samples - at)), width, channels) for at in starts)
+
+
+def _to_floats(raw: bytes, width: int, channels: int) -> Array:
+    """Integers of 1 to 4 bytes, of which single bytes are unsigned, as floats from -1 to 1."""
+    count = len(raw) // (width * channels) * channels  # the file may be truncated
+    wide = np.zeros((count, 4), np.uint8)
+    wide[:, 4 - width :] = np.frombuffer(raw, np.uint8, count * width).reshape(-1, width)
+    if width == 1:
+        wide ^= np.array([0, 0, 0, 0x80], np.uint8)
+    return (wide.view("<i4") / np.float64(1 << 31)).astype(np.float32).reshape(-1, channels)
+
+
+def _reduce_blocks(facts: AudioFacts, blocks: Iterable[Array], bins: int) -> dict[str, Any]:
+    samples = min(facts.samples, MAX_SAMPLES)
+    bins = max(1, min(bins, samples))
+    low, high = np.zeros((2, bins), np.float32)
     done = 0
     for block in blocks:
-        values = np.nan_to_num(np.asarray(block, np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
-        places = (np.arange(done, done + len(values)) * bins) // max(frames, 1)
-        places = np.minimum(places, bins - 1)
+        values = np.nan_to_num(block, nan=0.0, posinf=1.0, neginf=-1.0)
+        places = np.minimum((np.arange(done, done + len(values)) * bins) // samples, bins - 1)
         np.minimum.at(low, places, values.min(axis=1))
         np.maximum.at(high, places, values.max(axis=1))
         done += len(values)
     return {
-        "rate": rate,
-        "channels": channels,
-        "seconds": done / rate,
+        "rate": facts.rate,
+        "channels": facts.channels,
+        "seconds": done / facts.rate,
         "low": np.clip(low, -1, 1).round(4).tolist(),
         "high": np.clip(high, -1, 1).round(4).tolist(),
     }
 
 
-def inspect_video(data: bytes) -> dict[str, Any]:
-    """The facts of a video; nulls where the library to tell is not installed."""
-    unknown: dict[str, Any] = dict.fromkeys(("frames", "width", "height", "rate"))
-    facts: dict[str, Any] = {"format": sniff_video(data), "bytes": len(data), **unknown}
+def inspect_video(data: bytes) -> dict[str, Any] | None:
+    """The facts of a video; nulls where it is corrupt, or takes a library that is not installed."""
+    name = sniff_video(data)
+    if name is None:
+        return None
+    facts = {"format": name, "bytes": len(data), "frames": None, "width": None, "height": None, "rate": None}
     try:
-        import av
-    except ImportError:
+        with open_video(io.BytesIO(data), None, "D415") as video:
+            found = video.facts
+            size = {"width": found.width, "height": found.height}
+            return facts | size | {"frames": video.declared_frames, "rate": found.frame_rate}
+    except (InvalidMedia, RekordError):
         return facts
-    try:
-        with av.open(io.BytesIO(data)) as container:
-            stream = container.streams.video[0]
-            rate = stream.average_rate
-            facts |= {
-                "frames": stream.frames or None,
-                "width": stream.width,
-                "height": stream.height,
-                "rate": None if rate is None else float(rate),
-            }
-    except Exception:
-        return facts
-    return facts
 
 
-def decode_frame(data: bytes, number: int) -> npt.NDArray[np.uint8]:
+def decode_frame(data: bytes, number: int, column: str) -> Array:
     """The pixels of one frame of a video."""
-    try:
-        import av
-    except ImportError as failure:
-        raise missing_library("av", "frames of a video", "video") from failure
     if not 0 <= number < _MAX_SEEK_FRAMES:
         raise error("U606", f"frame {number:,} cannot be shown", expected=f"a frame below {_MAX_SEEK_FRAMES:,}")
     try:
-        opened: Any = av.open(io.BytesIO(data))
-        with opened as container:
-            stream = container.streams.video[0]
-            if stream.width * stream.height > _MAX_FRAME_PIXELS:
-                raise error("D409", "video is too large", expected="at most 64 megapixels per frame")
-            for place, frame in enumerate(container.decode(stream)):
+        with open_video(io.BytesIO(data), None, "D415") as video:
+            for place, frame in enumerate(video.frames()):
                 if place == number:
-                    return np.ascontiguousarray(frame.to_ndarray(format="rgb24"))
-    except RekordError:
-        raise
-    except Exception as failure:
-        raise undecodable("video", failure) from None
+                    return frame.pixels()
+    except InvalidMedia as refused:
+        raise refused.to_error(column) from refused.__cause__
     raise error("U606", f"video has no frame {number:,}")
-
-
-def missing_library(package: str, what: str, extra: str) -> RekordError:
-    """The error for an optional library."""
-    return error(
-        "U602",
-        f"{what} needs {package}, which is not installed",
-        expected=f"the package {package}",
-        do=f"pip install 'rekord[{extra}]'",
-    )
-
-
-def undecodable(what: str, failure: Exception) -> RekordError:
-    """The error for audio or video that a library cannot decode."""
-    return error("D409", f"{what} cannot be decoded", expected=f"{what} that can be decoded", found=str(failure)[:60])

@@ -261,9 +261,8 @@ def _describe_string(value: bytes | str, view: View) -> dict[str, Any]:
     if facts is not None:
         return {"text": f"{facts['format']} {facts['width']}×{facts['height']}", "image": facts}
     if view in ("audio", "bytes") and (audio := inspect_audio(value)) is not None:
-        facts = {"format": audio.format, "bytes": len(value), "rate": audio.rate, "channels": audio.channels}
-        return {"text": f"{audio.format}, {len(value):,} bytes", "audio": {**facts, "seconds": audio.seconds}}
-    if view in ("video", "bytes") and (video := inspect_video(value))["format"] is not None:
+        return {"text": f"{audio['format']}, {len(value):,} bytes", "audio": audio}
+    if view in ("video", "bytes") and (video := inspect_video(value)) is not None:
         return {"text": f"{video['format']}, {len(value):,} bytes", "video": video}
     if value and is_text(value):
         text = value[:MAX_TEXT_BYTES].decode(errors="replace")

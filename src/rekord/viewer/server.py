@@ -25,7 +25,7 @@ from rekord.viewer.columns import ColumnInfo, get_bytes, list_overlays
 from rekord.viewer.predictions import find_predictions
 from rekord.viewer.record_sets import RecordSetQuery, RecordSets
 from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord
-from rekord.viewer.security import Access, Guard
+from rekord.viewer.security import Access, AccessMiddleware
 from rekord.viewer.session import QueryTimeout, Session, Side, SplitRecords, TooManyQueries
 from rekord.viewer.shell import load_static_files, render_shell
 
@@ -366,7 +366,8 @@ class Api:
             data = self._value_bytes(given, side, split)
             if containers.sniff_audio(data) is None:
                 raise media.UnsafeType
-            return json_response(containers.compute_peaks(data, given.integer("bins", 1000, least=1, most=10_000)))
+            bins = given.integer("bins", 1000, least=1, most=10_000)
+            return json_response(containers.compute_peaks(data, bins, given.text("feature")))
 
     def frame(self, request: Request) -> Response:
         """A frame of a video."""
@@ -376,7 +377,7 @@ class Api:
             data = get_bytes(value, column.name, given.integer("item", 0))
             if containers.sniff_video(data) is None:
                 raise media.UnsafeType
-            return media.encode_jpeg(containers.decode_frame(data, number)), "image/jpeg"
+            return media.encode_jpeg(containers.decode_frame(data, number, column.name)), "image/jpeg"
 
         return self._medium(request, ("frame", number), make)
 
@@ -638,7 +639,7 @@ def send_range(data: bytes, type: str, wanted: str) -> Response:
     return Response(data[first : last + 1], 206, headers)
 
 
-def build_app(session: Session, access: Access) -> Guard:
+def build_app(session: Session, access: Access) -> AccessMiddleware:
     """The application: every address, behind the guard."""
     api = Api(session, access)
     reads: dict[str, Callable[[Request], Response]] = {
@@ -660,7 +661,7 @@ def build_app(session: Session, access: Access) -> Guard:
         *(Route(f"/api/{name}", _accept(change), methods=["POST"]) for name, change in changes.items()),
         Route("/{rest:path}", _answer(lambda request: json_response(_plain_error("no such address"), 404))),
     ]
-    return Guard(Starlette(routes=routes), access)
+    return AccessMiddleware(Starlette(routes=routes), access)
 
 
 def _answer(read: Callable[[Request], Response]) -> Callable[[Request], Any]:

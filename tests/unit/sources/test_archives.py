@@ -10,15 +10,20 @@ import stat
 import struct
 import tarfile
 import zipfile
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any
 
+import nibabel
 import numpy as np
 import openpyxl
 import pyarrow as pa
 import pytest
+import tifffile
+from media_files import put_audio, put_video
 from PIL import Image
 from pyarrow import parquet
+from pydicom.data import get_testdata_file
 
 import rekord as rk
 from rekord.cli.main import run_command_line
@@ -129,7 +134,54 @@ def texts(root: Path) -> None:
             put(root / split / ("neg", "pos")[i % 2] / f"{i}.txt", f"{split} {i}\n")
 
 
+def sounds(root: Path) -> None:
+    for i, name in enumerate(("1.wav", "2.flac", "3.ogg", "4.mp3")):
+        put_audio(root / ("cat", "dog")[i % 2] / name, 800)
+
+
+def listed_sounds(root: Path) -> None:
+    for i in range(2):
+        put_audio(root / "clips" / f"{i}.wav", 800 + i)
+    put(root / "labels.csv", "file,label\nclips/0.wav,a\nclips/1.wav,b\n")
+
+
+def videos(root: Path) -> None:
+    for i, name in enumerate(("1.mp4", "2.mkv", "3.avi")):
+        put_video(root / ("run", "walk")[i % 2] / name, 4)
+
+
+def listed_videos(root: Path) -> None:
+    for i in range(2):
+        put_video(root / "clips" / f"{i}.mp4", 3 + i)
+    put(root / "labels.csv", "video,label\nclips/0.mp4,a\nclips/1.mp4,b\n")
+
+
+def tiffs(root: Path) -> None:
+    for i, how in enumerate((None, "zlib", "lzw")):
+        path = put(root / ("a", "b")[i % 2] / f"{i}.tif", b"")
+        tifffile.imwrite(path, np.full((9, 7, 4), i, np.uint16), compression=how, photometric="minisblack")
+
+
+def scans(root: Path) -> None:
+    for i, name in enumerate(("CT_small.dcm", "MR_small.dcm", "MR_small_RLE.dcm")):
+        data = Path(str(get_testdata_file(name, download=False))).read_bytes()
+        put(root / ("a.dcm", "b.dcm", "IM0001")[i], data)
+
+
+def volumes(root: Path) -> None:
+    for i, (name, kind) in enumerate(
+        (("a.nii", nibabel.Nifti1Image), ("b.nii.gz", nibabel.Nifti1Image), ("c.nii.gz", nibabel.Nifti2Image))
+    ):
+        nibabel.save(kind(np.full((3, 4, 5), i, np.int16), np.eye(4)), put(root / name, b""))
+
+
+def array_files(root: Path) -> None:
+    for i in range(4):
+        np.save(put(root / ("a", "b")[i % 2] / f"{i}.npy", b""), np.full((4, 3), i, np.float32))
+
+
 DATA = [class_folders, csv, csvs, jsonl, table, arrays, sheet, coco, voc, yolo, masks, listed, texts]
+MEDIA = [sounds, listed_sounds, videos, listed_videos, tiffs, scans, volumes, array_files]
 
 
 def records(path: Path, out: Path) -> dict[str, list[bytes]]:
@@ -140,7 +192,7 @@ def records(path: Path, out: Path) -> dict[str, list[bytes]]:
     }
 
 
-@pytest.mark.parametrize("build", DATA, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", [*DATA, *MEDIA], ids=lambda build: build.__name__)
 @pytest.mark.parametrize("kind", [".zip", ".tar"])
 def test_an_archive_gives_the_records_that_its_folder_gives(tmp_path, build, kind):
     build(tmp_path / "data")
@@ -151,6 +203,65 @@ def test_an_archive_gives_the_records_that_its_folder_gives(tmp_path, build, kin
     assert records(path, tmp_path / "two") == expected
     assert sum(map(len, expected.values())) >= 2
     assert sorted(os.listdir(tmp_path)) == sorted([*before, "two"]), "something was unpacked"
+
+
+def plain(value: Any) -> Any:
+    """A value of a row that can be compared: files as their bytes."""
+    if isinstance(value, PurePath):
+        return value.read_bytes()
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return bytes(value) if isinstance(value, bytes) else (np.asarray(value).dtype, np.asarray(value).tolist())
+
+
+def rows_of(source: Any) -> list[tuple[Any, ...]]:
+    found = []
+    for row in (row for part in source.parts() for row in source.read(part)):
+        assert not isinstance(row.values, rk.RekordError), row.values
+        found.append((row.path, row.position, {name: plain(one) for name, one in row.values.items()}))
+    return found
+
+
+@pytest.mark.parametrize("most", [0, raw_files.MEMORY_BYTES])
+@pytest.mark.parametrize(
+    ("build", "read"),
+    [
+        (sounds, rk.sources.audio_folder),
+        (videos, partial(rk.sources.video_folder, clips=2)),
+        (videos, partial(rk.sources.video_folder, every=2, frames="tensor")),
+        (listed_videos, partial(rk.sources.video_csv, fps=5)),
+        (tiffs, partial(rk.sources.tiff, images_as="png")),
+        (tiffs, partial(rk.sources.tiff, georeference=True)),
+        (scans, partial(rk.sources.dicom, rescale=True, metadata=["Modality"])),
+        (volumes, partial(rk.sources.nifti, affine=True)),
+        (tiffs, lambda path: rk.sources.convert_images(rk.sources.image_folder(path))),
+    ],
+)
+def test_a_source_reads_an_archive_as_its_folder(tmp_path, monkeypatch, build, read, most):
+    monkeypatch.setattr(raw_files, "MEMORY_BYTES", most)
+    build(tmp_path / "data")
+    path = pack(tmp_path / "data", tmp_path / "data.zip")
+    expected = rows_of(read(tmp_path / "data"))
+    assert len(expected) >= 2
+    assert rows_of(read(f"{path}!")) == expected
+
+
+@pytest.mark.parametrize("build", MEDIA, ids=lambda build: build.__name__)
+def test_a_corrupt_member_is_one_bad_row(tmp_path, build):
+    build(tmp_path / "data")
+    path = tmp_path / "data.zip"
+    files = sorted(one for one in (tmp_path / "data").rglob("*") if one.is_file())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for one in files:
+            archive.write(one, str(one.relative_to(tmp_path / "data")))
+    victim = next(one for one in reversed(files) if one.suffix != ".csv")
+    content = victim.read_bytes()
+    data = bytearray(path.read_bytes())
+    data[data.index(content) + len(content) - 1] ^= 1
+    path.write_bytes(bytes(data))
+    result = rk.write(path, tmp_path / "out", progress=False, on_bad_row="reject", max_rejects=1)
+    rows = sum(len(result[split]) for split in result.splits)
+    assert rows == sum(one.suffix != ".csv" for one in files) - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,6 +346,14 @@ def test_databases_in_an_archive_are_refused(tmp_path):
     with pytest.raises(rk.RekordError) as caught:
         detect_source(path).facts()
     assert (caught.value.code, caught.value.location.path) == ("X551", f"{path}!/a.db")
+
+
+def test_annotations_that_datumaro_reads_are_refused_in_an_archive(tmp_path):
+    masks(tmp_path / "data")
+    path = pack(tmp_path / "data", tmp_path / "data.zip")
+    with pytest.raises(rk.RekordError) as caught:
+        rk.sources.datumaro(f"{path}!").facts()
+    assert (caught.value.code, caught.value.location.path) == ("X551", f"{path}!")
 
 
 def test_a_real_folder_with_such_a_name_is_not_an_archive(tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tifffile
+from media_files import put_audio, put_video
 from PIL import Image
 from sample_conversions import disable_fsync, read_tree
 
@@ -62,10 +65,58 @@ def change_parquet(root: Path) -> None:
     pq.write_table(pa.table({"x": [1, 2], "s": ["c", "a"]}), root / "1.parquet")
 
 
+def make_audio(root: Path) -> None:
+    for i, name in enumerate(("1.wav", "2.flac", "3.ogg", "4.wav", "5.wav")):
+        put_audio(root / ("cat", "dog")[i % 2] / name, 400 + i)
+
+
+def change_audio(root: Path) -> None:
+    (root / "dog" / "2.flac").unlink()
+    put_audio(root / "cat" / "1.wav", 800)
+    put_audio(root / "cat" / "6.wav", 500)
+
+
+def make_video(root: Path) -> None:
+    for i in range(4):
+        put_video(root / ("run", "walk")[i % 2] / f"{i}.mp4", 3 + i)
+
+
+def change_video(root: Path) -> None:
+    (root / "run" / "0.mp4").unlink()
+    put_video(root / "walk" / "3.mp4", 9)
+    put_video(root / "walk" / "5.mp4", 5)
+
+
+def make_arrays(root: Path) -> None:
+    for i in range(6):
+        path = root / ("a", "b")[i % 2] / f"{i}.npy"
+        path.parent.mkdir(exist_ok=True)
+        np.save(path, np.full((4, 5), i, np.float32))
+
+
+def change_arrays(root: Path) -> None:
+    (root / "a" / "2.npy").unlink()
+    np.save(root / "b" / "1.npy", np.full((4, 5), 91, np.float32))
+    np.save(root / "b" / "90.npy", np.full((4, 5), 90, np.float32))
+
+
+def make_tiffs(root: Path) -> None:
+    for i in range(5):
+        tifffile.imwrite(root / f"{i}.tif", np.full((2 + i % 2, 6, 7), i, np.uint16), photometric="minisblack")
+
+
+def change_tiffs(root: Path) -> None:
+    (root / "0.tif").unlink()
+    tifffile.imwrite(root / "3.tif", np.full((2, 6, 7), 33, np.uint16), photometric="minisblack")
+
+
 SOURCES: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
     "csv": (make_csv, change_csv),
     "images": (make_images, change_images),
     "parquet": (make_parquet, change_parquet),
+    "audio": (make_audio, change_audio),
+    "video": (make_video, change_video),
+    "arrays": (make_arrays, change_arrays),
 }
 CASES: list[tuple[str, Options]] = [
     ("csv", {}),
@@ -81,6 +132,9 @@ CASES: list[tuple[str, Options]] = [
     ("images", {"shuffle": True, "split": {"train": 0.6, "val": 0.4}, "stratify": "label"}),
     ("images", {"transforms": rk.transforms.resize(8, 8), "shards": 2}),
     ("parquet", {"split": {"train": 0.6, "val": 0.4}, "workers": 2}),
+    ("audio", {"shuffle": True, "split": {"train": 0.6, "val": 0.4}}),
+    ("video", {}),
+    ("arrays", {"split": {"train": 0.6, "val": 0.4}, "shards": 2}),
 ]
 
 
@@ -107,6 +161,29 @@ def test_the_bytes_are_those_of_a_fresh_conversion(
     assert done.reused.copied
     assert 0 < done.reused.records < sum(part.records for part in done.manifest.splits.values())
     assert sync(root, out).nothing_to_do
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "read", "converted"),
+    [
+        (make_video, change_video, partial(rk.sources.video_folder, clips=2), 2),
+        (make_tiffs, change_tiffs, partial(rk.sources.tiff, pages=True), 1),
+    ],
+)
+def test_all_rows_of_a_changed_file_are_read_again(
+    tmp_path: Path, make: Any, change: Any, read: Any, converted: int
+) -> None:
+    root, moved = tmp_path / "source", tmp_path / "moved"
+    root.mkdir()
+    make(root)
+    rk.write(read(root), tmp_path / "out" / "data", progress=False, workers=1)
+    change(root)
+    root.rename(moved)
+    done = sync_dataset(read(moved), tmp_path / "out" / "data", None, {}, workers=1, progress=False)
+    rk.write(read(moved), tmp_path / "fresh" / "data", progress=False, workers=1)
+    assert read_tree(tmp_path / "out") == read_tree(tmp_path / "fresh")
+    assert done.everything is None
+    assert (done.reused.converted, done.reused.copied > 1) == (converted, True)
 
 
 def test_only_changed_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

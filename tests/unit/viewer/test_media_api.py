@@ -10,6 +10,8 @@ from viewer_client import open_viewer
 
 import rekord as rk
 from rekord.testing import example_bytes, frames
+from rekord.viewer import containers
+from rekord.viewer.columns import view_of_bytes
 from rekord.viewer.media import PixelGate, turn_upright
 
 ORIENTATION = 0x0112
@@ -210,6 +212,26 @@ def test_audio_is_played_in_ranges_and_drawn_as_a_waveform(tmp_path):
     assert beyond.status == 416
     assert (peaks["rate"], peaks["seconds"], peaks["high"]) == (8000, 1.0, [0, 0, 0.5, 0.5])
     assert value["audio"] == {"format": "wav", "bytes": len(data), "rate": 8000, "channels": 1, "seconds": 1.0}
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_waveform_of_wav_needs_no_library(monkeypatch, width):
+    pytest.importorskip("soundfile")
+    raw = np.random.default_rng(width).integers(0, 256, 1000 * width, np.uint8).tobytes()
+    data = make_wav(raw, width=width)
+    decoded = containers.compute_peaks(data, 7, "sound")
+    monkeypatch.setattr(containers, "find_spec", lambda name: None)
+    assert containers.compute_peaks(data, 7, "sound") == decoded
+    assert containers.inspect_audio(data)["seconds"] == 1000 / 8000
+    assert len(containers.compute_peaks(data[:-101], 7, "sound")["low"]) == 7
+    with pytest.raises(rk.RekordError) as caught:
+        containers.compute_peaks(data[:40], 7, "sound")
+    assert (caught.value.code, caught.value.location.feature) == ("D414", "sound")
+
+
+def test_text_that_contains_the_name_of_a_box_is_no_video():
+    assert view_of_bytes(b"The free software, and text after it") == "text"
+    assert view_of_bytes(b"\0\0\0\x08wide\0\0\0\x08mdat") == "video"
 
 
 def test_video_frames_are_decoded(tmp_path):
