@@ -155,6 +155,12 @@ def test_static_files_are_typed_and_cached_by_their_content(viewer):
     assert (again.status, again.body) == (304, b"")
 
 
+def test_static_files_stay_small():
+    files = load_static_files().values()
+    assert sum(len(one.content) for one in files) <= 176_000
+    assert sum(len(one.packed) for one in files) <= 66_000  # what is sent to a browser
+
+
 def test_a_page_names_no_other_address(viewer):
     page = viewer.get("").body
     assert b"http://" not in page
