@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -676,7 +676,7 @@ def _accept(change: Callable[[Mapping[str, Any]], Response]) -> Callable[[Reques
     async def endpoint(request: Request) -> Response:
         try:
             body = msgspec.json.decode(await request.body())
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, ClientDisconnect):
             body = None
         if not isinstance(body, dict):
             return json_response(_plain_error("body is not a JSON object"), 400)
