@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import closing
 from threading import Event, Lock, Thread
@@ -13,7 +12,8 @@ from rekord.errors import RekordError, error
 from rekord.health.check.run import MAX_FINDINGS, iter_findings
 from rekord.health.dataset_files import find_dataset_files
 from rekord.health.finding import Finding, Report
-from rekord.viewer.session import Side
+from rekord.viewer.records import Pending
+from rekord.viewer.session import Session, Side
 
 MAX_CHECKED_BYTES = 2 << 30
 """Local datasets up to this size are checked without being asked."""
@@ -96,6 +96,10 @@ class CheckRun:
     def records_of(self, number: int) -> list[tuple[str, int]]:
         """The records of a finding, by split and number."""
         if number >= len(self.findings):
+            if not self.side.is_busy:
+                self.start_if_small()
+            if self.side.is_busy or self.state == "running":
+                raise Pending
             raise error("U606", f"there is no finding {number:,}", expected=f"one of {len(self.findings):,} findings")
         return self._records(self.findings[number])
 
@@ -117,9 +121,8 @@ class CheckRun:
             self.error, self.state = error("U682", "check failed", found=str(failure)[:60]), "failed"
 
     def _given(self) -> Any:
-        paths = [file.path for file in self.side.files]
         # A path names its manifest too; a list of files has none.
-        return self.side.path if os.path.exists(self.side.path) or len(paths) != 1 else paths[0]
+        return self.side.path if self.side.is_whole else [file.path for file in self.side.files]
 
     def _add(self, finding: Finding) -> None:
         if len(self.findings) >= MAX_FINDINGS:
@@ -159,3 +162,9 @@ class CheckRun:
             "more": max(finding.count - len(records), 0) if records else 0,
             "pair": self._pair(finding),
         }
+
+
+def get_check(session: Session, side: Side) -> CheckRun:
+    """The check of a side."""
+    made: CheckRun = session.part("check" if side.number == 0 else ("check", side.number), lambda: CheckRun(side))
+    return made

@@ -18,7 +18,6 @@ from rekord.viewer.session import Session, Side, SplitRecords
 
 if TYPE_CHECKING:
     from rekord.viewer.facets import FacetTable
-    from rekord.viewer.findings import CheckRun
     from rekord.viewer.queries import QueryRunner
 
 FACET_SECONDS = 20.0
@@ -161,8 +160,9 @@ class RecordSets:
         if query.sql:
             parts.append(self.queries.find_records(side, split, query.sql))
         if query.finding:
-            check: CheckRun | None = self._session.find_part("check")
-            pairs = [] if check is None else check.records_of(_to_integer("finding", query.finding))
+            from rekord.viewer.findings import get_check
+
+            pairs = get_check(self._session, side).records_of(_to_integer("finding", query.finding))
             parts.append(_numbers_of(pairs, split.name))
         if query.cell:
             truth, _, predicted = query.cell.partition(",")

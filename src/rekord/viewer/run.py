@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import logging
 import os
 import socket
 import threading
@@ -118,11 +119,14 @@ class Viewer:
         try:
             import uvicorn
 
+            from rekord.viewer.protocol import Protocol
             from rekord.viewer.server import build_app
 
+            # What strangers send is no news for the terminal; an application that configures logging has it.
+            logging.getLogger("uvicorn").addHandler(logging.NullHandler())
             config = uvicorn.Config(
                 build_app(self._session, self._access),
-                http="h11",
+                http=Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -123,10 +123,10 @@ class AccessMiddleware:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._access.accepts_host(host):
             return 421, "this server does not answer under this name"
-        token, _ = split_path(scope["path"])
+        token, rest = split_path(scope["path"])
         if not hmac.compare_digest(token.encode(), self._access.token.encode()):
             return 403, "the address has no valid token: open the address that rekord printed"
-        if not is_same_origin(headers, host):
+        if not self._is_own(headers, host, is_page=not rest):
             return 403, "the request comes from another site"
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "the viewer reads, and posts"
@@ -135,6 +135,8 @@ class AccessMiddleware:
                 return 403, "a change needs the Origin of the page"
             if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
                 return 415, "a change needs a body of type application/json"
+            if b"transfer-encoding" in headers:
+                return 411, "a change needs a body of known length"
             length = headers.get(b"content-length", b"0")
             if not length.isdigit() or int(length) > MAX_BODY_BYTES:
                 return 413, f"the body has more than {MAX_BODY_BYTES:,} bytes"
@@ -144,24 +146,28 @@ class AccessMiddleware:
             return 404, "no such address"
         return None
 
+    def _is_own(self, headers: dict[bytes, bytes], host: str, *, is_page: bool) -> bool:
+        """Whether a request comes from the viewer's own page, or is the user opening its address.
 
-def is_same_origin(headers: dict[bytes, bytes], host: str) -> bool:
-    """Whether a request comes from the viewer's own page, or is the user opening its address.
-
-    A page opened through a tunnel or a proxy has the Host of that tunnel or proxy as its origin. A frame, or a link,
-    may lead from elsewhere to the page itself, but what the page asks for is asked by itself.
-    """
-    origin = headers.get(b"origin")
-    if origin is not None:
-        try:
-            found = urlsplit(origin.decode("latin-1"))
-        except ValueError:
-            return False
-        if found.scheme not in ("http", "https") or found.netloc.lower() != host.lower():
-            return False
-    site = headers.get(b"sec-fetch-site", b"same-origin")
-    is_navigation = headers.get(b"sec-fetch-mode") == b"navigate"
-    return site in (b"same-origin", b"none") or is_navigation
+        A page opened through a tunnel has the Host of that tunnel as its origin; so has one behind a proxy, unless
+        the proxy sets Host to its own target: then the origin is one of `hosts`. A frame, or a link, may lead from
+        elsewhere to the page itself, but what the page asks for is asked by itself.
+        """
+        origin = headers.get(b"origin")
+        if origin is not None:
+            try:
+                found = urlsplit(origin.decode("latin-1"))
+                name = found.hostname
+            except ValueError:
+                return False
+            is_known = found.netloc.lower() == host.lower() or (
+                name in self._access.hosts and "@" not in found.netloc
+            )
+            if found.scheme not in ("http", "https") or not is_known:
+                return False
+        if headers.get(b"sec-fetch-site", b"same-origin") in (b"same-origin", b"none"):
+            return True
+        return is_page and headers.get(b"sec-fetch-mode") == b"navigate"
 
 
 def split_path(path: str) -> tuple[str, str | None]:

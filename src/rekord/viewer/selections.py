@@ -30,6 +30,7 @@ from rekord.dataset.shard_index import cache_folder
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_file, write_error
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import StagedFile
 
 Record: TypeAlias = "tuple[str, int]"
@@ -87,6 +88,15 @@ def identify_dataset(dataset: Dataset) -> str:
     digest = hashlib.sha256()
     for name, split in dataset.splits.items():
         digest.update(f"{name}\0{split.digest()}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def identify_files(paths: Sequence[str]) -> str:
+    """A digest of files that are not a dataset: of their paths, sizes and times."""
+    digest = hashlib.sha256()
+    for path in paths:
+        found = ROUTED_STORAGE.stat(path)
+        digest.update(f"{path}\0{found.size_bytes}\0{found.mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 import zlib
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -12,7 +14,7 @@ import msgspec
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -76,7 +78,9 @@ def to_response(failure: Exception) -> Response:
         return json_response(_plain_error("too many queries run at once"), 429, {"retry-after": "1"})
     if isinstance(failure, RekordError):
         return json_response({"error": failure.to_dict()}, error_status(failure))
-    _log.exception("request failed", exc_info=failure)
+    last = traceback.extract_tb(failure.__traceback__)[-1:]
+    where = "".join(f"{os.path.basename(one.filename)}:{one.lineno}" for one in last)
+    _log.error("request failed: %s in %s: %s", type(failure).__name__, where, failure, exc_info=failure)
     return json_response(_plain_error(f"unexpected {type(failure).__name__}"), 500)
 
 
@@ -231,11 +235,9 @@ class Api:
 
     def check(self, side: Side) -> CheckRun:
         """The check of a side."""
-        from rekord.viewer.findings import CheckRun
+        from rekord.viewer.findings import get_check
 
-        key = "check" if side.number == 0 else ("check", side.number)
-        made: CheckRun = self.session.part(key, lambda: CheckRun(side))
-        return made
+        return get_check(self.session, side)
 
     # Records.
 
@@ -675,7 +677,7 @@ def _accept(change: Callable[[Mapping[str, Any]], Response]) -> Callable[[Reques
     async def endpoint(request: Request) -> Response:
         try:
             body = msgspec.json.decode(await request.body())
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, ClientDisconnect):
             body = None
         if not isinstance(body, dict):
             return json_response(_plain_error("body is not a JSON object"), 400)

@@ -222,6 +222,9 @@ class Side:
         self.problem: RekordError | None = None
         self.dataset: Dataset | None
         self.path, self.dataset, subsets = self._open(given)
+        is_path = isinstance(given, (str, os.PathLike))
+        self.is_whole = is_path or (isinstance(given, (Dataset, Split)) and has_manifest(self.path))
+        """Whether `path` names what is shown, and not a folder that has other files too."""
         self.remote = is_remote(self.path)
         self.name = get_base_name(self.path)
         if self.dataset is not None:
@@ -240,6 +243,8 @@ class Side:
         self._schema_known = Event()
         self._columns: tuple[Schema, list[ColumnInfo]] | None = None
         self._stop = Event()
+        self._digests: dict[str, str] | None = None
+        self._digest_lock = Lock()
         if self._schema is not None:
             self._schema_known.set()
         self._threads = [Thread(target=self._index, name="rekord-view-index", daemon=True)]
@@ -321,6 +326,15 @@ class Side:
         return None
 
     @property
+    def digests(self) -> dict[str, str]:
+        """What identifies the files of each split, as they were when the viewer was started."""
+        with self._digest_lock:
+            if self._digests is None:
+                splits = {} if self.dataset is None else self.dataset.splits
+                self._digests = {name: split.digest() for name, split in splits.items()}
+            return self._digests
+
+    @property
     def files(self) -> list[RecordFile]:
         """The files of all splits."""
         return [file for split in self.splits.values() for file in split.files]
@@ -371,6 +385,8 @@ class Side:
         }
 
     def _index(self) -> None:
+        with suppress(RekordError):
+            _ = self.digests  # before the files can change
         for file in self.files:
             if self._stop.is_set():
                 return

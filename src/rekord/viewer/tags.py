@@ -7,7 +7,7 @@ from typing import Any
 
 from rekord.errors import RekordError, error
 from rekord.viewer.curation import EditPlan, EditRun, plan_edit
-from rekord.viewer.selections import Record, Selection, SelectionStore, identify_dataset
+from rekord.viewer.selections import Record, Selection, SelectionStore, identify_dataset, identify_files
 from rekord.viewer.session import Session, Side
 
 MAX_RECORDS = 100_000
@@ -18,8 +18,11 @@ class Curation:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        name = side.path if side.dataset is None else identify_dataset(side.dataset)
-        self.store = SelectionStore(name, None)
+        if side.dataset is None:
+            name = identify_files([file.path for file in side.files])
+        else:
+            name = identify_dataset(side.dataset)
+        self.store = SelectionStore(name)
         self._run: EditRun | None = None
 
     def tags(self) -> dict[str, Any]:
@@ -44,7 +47,9 @@ class Curation:
         return {"selected": len(changed.records), "tags": changed.count_tags()}
 
     def plan(self, body: Mapping[str, Any]) -> EditPlan:
-        """How to do an edit."""
+        """How to do an edit of the files that are shown."""
+        if self._side.problem is not None and self._side.dataset is None:
+            raise self._side.problem
         action = body.get("action")
         out = body.get("out")
         if out is not None and (not isinstance(out, str) or not out.strip()):
@@ -56,6 +61,7 @@ class Curation:
             column=body.get("column"),
             label=body.get("label"),
             out=out or None,
+            digests=self._side.digests,
         )
 
     def run(self, body: Mapping[str, Any], *, seconds: float) -> dict[str, Any]:

@@ -1,3 +1,5 @@
+import os
+import re
 import time
 
 import numpy as np
@@ -8,6 +10,7 @@ from viewer_client import open_viewer
 import rekord as rk
 from rekord.dataset.predictions import PREDICTIONS_NAME
 from rekord.testing import corrupt_payload, example_bytes, frames
+from rekord.viewer.server import to_response
 
 
 @pytest.fixture(autouse=True)
@@ -188,3 +191,66 @@ def test_selected_records_are_tagged_and_the_printed_commands_name_them(tmp_path
     left = {name: len(split) for name, split in rk.open(tmp_path / "fewer").splits.items()}
     before = {name: len(split) for name, split in rk.open(tmp_path / "d").splits.items()}
     assert left == {"train": before["train"] - 2, "val": before["val"] - 1}
+
+
+def test_an_edit_of_files_that_are_not_the_whole_folder_is_refused(tmp_path):
+    rk.write([{"label": i % 2} for i in range(20)], tmp_path / "d", shards=2, progress=False)
+    second = sorted((tmp_path / "d").glob("*.tfrecord"))[1]
+    with open_viewer([second]) as viewer:
+        viewer.wait_for_check()
+        split = viewer.json("session")["sides"][0]["splits"][0]["name"]
+        plan = viewer.post("curate", {"action": "delete", "records": [[split, 0]]}).json
+        assert (plan["command"], plan["error"]["code"]) == (None, "X570")
+
+
+def test_an_edit_after_the_files_were_replaced_is_refused(tmp_path):
+    rk.write([{"label": i % 2} for i in range(20)], tmp_path / "d", progress=False)
+    body = {"action": "delete", "records": [["train", 0]]}
+    with open_viewer(tmp_path / "d") as viewer:
+        viewer.wait()
+        assert viewer.post("curate", body).json["error"] is None
+        rk.delete(tmp_path / "d", replace=True, records=[("train", 0)], progress=False)
+        assert viewer.post("curate", body).json["error"]["code"] == "X570"
+
+
+def test_only_the_files_that_are_shown_are_checked(tmp_path):
+    _write(tmp_path / "good.tfrecord", [example_bytes({"a": [1]})])
+    (tmp_path / "other.tfrecord").write_bytes(corrupt_payload(frames([example_bytes({"a": [1]})]), 0))
+    with open_viewer([tmp_path / "good.tfrecord"]) as viewer:
+        assert viewer.wait_for_check()["check"]["errors"] == 0
+
+
+def test_tags_of_files_that_are_no_dataset_end_when_the_files_change(tmp_path):
+    path = tmp_path / "d"
+    rk.write([{"a": i} for i in range(9)], path, progress=False)
+    for manifest in path.glob("*.json"):
+        manifest.write_text("{broken")
+    shard = next(path.glob("*.tfrecord"))
+    for changed, tags in ((False, {}), (False, {"odd": 1}), (True, {})):
+        if changed:
+            os.utime(shard, ns=(1, 1))
+        with open_viewer(path) as viewer:
+            viewer.wait()
+            assert viewer.json("session")["sides"][0]["error"] is not None
+            assert viewer.json("tags")["tags"] == tags
+            split = viewer.json("session")["sides"][0]["splits"][0]["name"]
+            viewer.post("tags", {"tag": "odd", "records": [[split, 1]]})
+            refused = viewer.post("curate", {"action": "delete", "records": [[split, 1]]})
+            assert refused.status >= 400 or refused.json["error"] is not None
+
+
+def test_an_unknown_finding_is_not_found(tmp_path):
+    _write(tmp_path / "x.tfrecord", [example_bytes({"a": [1]})])
+    with open_viewer(tmp_path / "x.tfrecord") as viewer:
+        assert viewer.get("rows", finding=99).status in (404, 503)  # while the check runs, it may still be found
+        viewer.wait_for_check()
+        assert viewer.get("rows", finding=99).status == 404
+
+
+def test_an_unexpected_failure_is_logged_with_its_type_and_place(caplog):
+    with pytest.raises(ZeroDivisionError) as caught:
+        raise ZeroDivisionError("by nothing")
+    assert to_response(caught.value).status_code == 500
+    assert re.fullmatch(
+        r"request failed: ZeroDivisionError in test_findings_api\.py:\d+: by nothing", caplog.messages[0]
+    )

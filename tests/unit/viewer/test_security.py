@@ -1,3 +1,4 @@
+import logging
 import socket
 import struct
 import zlib
@@ -56,6 +57,8 @@ def test_only_the_loopback_interface_is_listened_on(tmp_path):
         ("{base}api/session", {"Sec-Fetch-Site": "cross-site"}, 403),
         ("{base}api/session", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, 403),
         ("{base}", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),  # a link in a notebook
+        ("{base}api/session", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ("{base}api/session", {"Origin": "http://127.0.0.1:{port}@evil.example"}, 403),
         ("{base}static/..%2f..%2frun.py", {}, 404),
         ("{base}static/%2e%2e/%2e%2e/run.py", {}, 404),
         ("{base}static/../../run.py", {}, 404),
@@ -109,6 +112,43 @@ def test_bodies_are_limited(viewer):
     assert viewer.send("DELETE", f"{viewer.base}api/sql", headers).status == 405
 
 
+def test_a_body_of_unknown_length_is_refused(viewer):
+    origin = f"http://{viewer.host}:{viewer.port}"
+    head = [
+        f"POST {viewer.base}api/sql HTTP/1.1", f"Host: {viewer.host}", f"Origin: {origin}",
+        "Content-Type: application/json", "Transfer-Encoding: chunked", "", "",
+    ]  # fmt: skip
+    with socket.create_connection((viewer.host, viewer.port)) as connection:
+        connection.sendall("\r\n".join(head).replace(f"Host: {viewer.host}", f"Host: {origin[7:]}").encode())
+        assert connection.makefile("rb").readline().split()[1] == b"411"
+
+
+def test_strangers_write_nothing_to_the_terminal(tmp_path, caplog):
+    (tmp_path / "x.tfrecord").write_bytes(frames([b""]))
+    with open_viewer(tmp_path / "x.tfrecord") as viewer:
+        with socket.create_connection((viewer.host, viewer.port)) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")  # without a Host
+            assert connection.makefile("rb").readline().split()[1] == b"400"
+        origin = f"{viewer.host}:{viewer.port}"
+        head = f"POST {viewer.base}api/sql HTTP/1.1\r\nHost: {origin}\r\nOrigin: http://{origin}\r\n"
+        with socket.create_connection((viewer.host, viewer.port)) as connection:
+            connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{{".encode())
+        assert viewer.get("session").status == 200
+    assert logging.getLogger("uvicorn").handlers  # else Python prints warnings itself
+    assert not [one for one in caplog.records if one.exc_info]
+
+
+def test_connections_without_a_request_are_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr("rekord.viewer.protocol.FIRST_REQUEST_SECONDS", 0.05)
+    (tmp_path / "x.tfrecord").write_bytes(frames([b""]))
+    with (
+        open_viewer(tmp_path / "x.tfrecord") as viewer,
+        socket.create_connection((viewer.host, viewer.port), timeout=60) as connection,
+    ):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: local")
+        assert connection.recv(1) == b""
+
+
 def test_an_edit_is_refused_without_the_option(viewer):
     answer = viewer.post("run", {"action": "delete", "records": [["all", 0]]})
     assert answer.status == 403
@@ -129,6 +169,10 @@ def test_notebooks_may_frame_the_page_and_named_hosts_are_accepted(tmp_path):
         assert ancestors.split() == [
             "'self'", "http://localhost:*", "http://127.0.0.1:*", "http://hub.example.org:*", "https://hub.example.org:*",
         ]  # fmt: skip
+        # A proxy that sets Host to its own target.
+        assert viewer.get("session", {"Origin": "https://hub.example.org"}).status == 200
+        assert viewer.get("session", {"Origin": "https://x@hub.example.org"}).status == 403
+        assert viewer.get("session", {"Origin": "https://other.example.org"}).status == 403
         assert viewer.get("session", {"Host": "other.example.org"}).status == 421
     assert Access().policy == POLICY
 
@@ -153,6 +197,12 @@ def test_static_files_are_typed_and_cached_by_their_content(viewer):
     assert (answer.status, answer.headers["content-type"]) == (200, "text/javascript; charset=utf-8")
     again = viewer.get("static/main.js", {"If-None-Match": answer.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
+
+
+def test_static_files_stay_small():
+    files = load_static_files().values()
+    assert sum(len(one.content) for one in files) <= 176_000
+    assert sum(len(one.packed) for one in files) <= 66_000  # what is sent to a browser
 
 
 def test_a_page_names_no_other_address(viewer):

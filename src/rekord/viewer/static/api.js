@@ -1,14 +1,15 @@
 // @ts-check
 // Requests to the server, always relative to the address of the page.
 
+import { makeEvent } from "./dom.js";
 import { state } from "./state.js";
 
 export class ApiError extends Error {
-  constructor(status, told) {
-    super(told.what);
-    this.status = status;
-    this.told = told;
-  }
+	constructor(status, told) {
+		super(told.what);
+		this.status = status;
+		this.told = told;
+	}
 }
 
 /** @type {Session} */
@@ -16,171 +17,162 @@ let session = JSON.parse(document.getElementById("session")?.textContent ?? "{}"
 /** @type {Status | null} */
 let status = null;
 let isGone = false;
-/** @type {(() => void)[]} */
-const sessionListeners = [];
-/** @type {((status: Status | null) => void)[]} */
-const statusListeners = [];
-/** @type {((isGone: boolean) => void)[]} */
-const goneListeners = [];
+const sessions = makeEvent();
+const gone = /** @type {AnEvent<[boolean]>} */ (makeEvent());
+const polled = /** @type {AnEvent<[Status | null]>} */ (makeEvent());
 
 export const getSession = () => session;
 export const getStatus = () => status;
-/** @param {() => void} listener */
-export const onSession = (listener) => void sessionListeners.push(listener);
-/** @param {(isGone: boolean) => void} listener */
-export const onGone = (listener) => void goneListeners.push(listener);
-/** @param {(status: Status | null) => void} listener @param {AbortSignal} [until] */
-export function onStatus(listener, until) {
-  statusListeners.push(listener);
-  until?.addEventListener("abort", () => statusListeners.splice(statusListeners.indexOf(listener), 1));
-}
+export const onSession = sessions.on;
+export const onGone = gone.on;
+export const onStatus = polled.on;
 
-/** @param {string} path @param {Query} [query] */
+/** @type {Signature.address} */
 export function address(path, query = {}) {
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
-  }
-  const text = search.toString();
-  return `api/${path}${text ? `?${text}` : ""}`;
+	const search = new URLSearchParams();
+	for (const [name, value] of Object.entries(query)) {
+		if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
+	}
+	const text = search.toString();
+	return `api/${path}${text ? `?${text}` : ""}`;
 }
 
-/** The address of a medium, which the browser may keep. @param {string} path @param {Query} query */
+/** The address of a medium, which the browser may keep. @type {Signature.mediaAddress} */
 export function mediaAddress(path, query) {
-  return address(path, { ...query, v: session.stamp });
+	return address(path, { ...query, v: session.stamp });
 }
 
-/** @param {string} url @param {RequestInit} [options] */
+/** @type {Signature.request} */
 async function request(url, options) {
-  let answer;
-  try {
-    answer = await fetch(url, options);
-  } catch (failure) {
-    if (!(failure instanceof DOMException && failure.name === "AbortError")) setGone(true);
-    throw failure;
-  }
-  setGone(false);
-  if (answer.ok) return answer;
-  let told = { error: "Error", code: null, what: `the server answered ${answer.status}` };
-  try {
-    told = (await answer.json()).error ?? told;
-  } catch {
-    // Not from our server: the status is all there is.
-  }
-  throw new ApiError(answer.status, told);
+	let answer;
+	try {
+		answer = await fetch(url, options);
+	} catch (failure) {
+		if (!(failure instanceof DOMException && failure.name === "AbortError")) setGone(true);
+		throw failure;
+	}
+	setGone(false);
+	if (answer.ok) return answer;
+	let told = { error: "Error", code: null, what: `the server answered ${answer.status}` };
+	try {
+		told = (await answer.json()).error ?? told;
+	} catch {
+		// Not from our server: the status is all there is.
+	}
+	throw new ApiError(answer.status, told);
 }
 
 /** @param {boolean} now */
 function setGone(now) {
-  if (now === isGone) return;
-  isGone = now;
-  for (const listener of goneListeners) listener(now);
-  if (now) schedule(1000);
+	if (now === isGone) return;
+	isGone = now;
+	gone.emit(now);
+	if (now) schedule(1000);
 }
 
-/** @param {string} path @param {Query} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
+/** @type {Signature.get} */
 export async function get(path, query, signal) {
-  return (await request(address(path, query), { signal })).json();
+	return (await request(address(path, query), { signal })).json();
 }
 
-/** @param {string} path @param {object} body @param {AbortSignal} [signal] @returns {Promise<any>} */
+/** @type {Signature.post} */
 export async function post(path, body, signal) {
-  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
-  return (await request(`api/${path}`, options)).json();
+	const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
+	return (await request(`api/${path}`, options)).json();
 }
 
-/** @param {string} path @param {Query} query @param {AbortSignal} [signal] */
+/** @type {Signature.getBytes} */
 export async function getBytes(path, query, signal) {
-  return (await request(mediaAddress(path, query), { signal })).arrayBuffer();
+	return (await request(mediaAddress(path, query), { signal })).arrayBuffer();
 }
 
-/** The class ids of a mask. @param {Query} query @param {AbortSignal} [signal] @returns {Promise<MaskData>} */
+/** The class ids of a mask. @type {Signature.getMask} */
 export async function getMask(query, signal) {
-  const data = await getBytes("mask", query, signal);
-  const head = new DataView(data);
-  const [width, height, size] = [4, 8, 12].map((at) => head.getUint32(at, true));
-  const body = data.slice(16);
-  const ids = size === 1 ? new Uint8Array(body) : size === 2 ? new Uint16Array(body) : new Int32Array(body);
-  return { ids, width, height };
+	const data = await getBytes("mask", query, signal);
+	const head = new DataView(data);
+	const [width, height, size] = [4, 8, 12].map((at) => head.getUint32(at, true));
+	const body = data.slice(16);
+	const ids = size === 1 ? new Uint8Array(body) : size === 2 ? new Uint16Array(body) : new Int32Array(body);
+	return { ids, width, height };
 }
 
 /** @returns {number} the side that the page shows */
 export function sideIndex() {
-  return Math.min(Number(state().more.side ?? 0) || 0, session.sides.length - 1);
+	return Math.min(Number(state().more.side ?? 0) || 0, session.sides.length - 1);
 }
 
 export const side = () => session.sides[sideIndex()];
 
 /** The split that the page shows. */
 export function splitName() {
-  const wanted = state().split;
-  return side().splits.some((split) => split.name === wanted) ? /** @type {string} */ (wanted) : side().splits[0]?.name ?? "";
+	const wanted = state().split;
+	return side().splits.some((split) => split.name === wanted) ? /** @type {string} */ (wanted) : side().splits[0]?.name ?? "";
 }
 
 export function splitStatus() {
-  return status?.sides[sideIndex()]?.splits.find((split) => split.name === splitName()) ?? null;
+	return status?.sides[sideIndex()]?.splits.find((split) => split.name === splitName()) ?? null;
 }
 
 /** The records that the page shows: split, filters, SQL, order. @returns {Query} */
 export function recordSet() {
-  const now = state();
-  /** @type {Record<string, object>} */
-  const filter = {};
-  for (const { feature, values, range } of now.filters) {
-    if (range) filter[feature] = { range };
-    else if (values?.length) {
-      // Classes and numbers are filtered by code, texts by themselves: their codes change while records are counted.
-      const isText = ["text", "bytes", "list"].includes(side().columns.find((one) => one.name === feature)?.view ?? "");
-      filter[feature] = { in: isText ? values : values.map(Number) };
-    }
-  }
-  return {
-    side: sideIndex() || null,
-    split: splitName(),
-    filter: now.filters.length ? JSON.stringify(filter) : null,
-    sql: now.where || null,
-    finding: now.more.finding,
-    cell: now.more.cell,
-    tag: now.more.tag,
-    order: now.sort || null,
-  };
+	const now = state();
+	/** @type {Record<string, object>} */
+	const filter = {};
+	for (const { feature, values, range } of now.filters) {
+		if (range) filter[feature] = { range };
+		else if (values?.length) {
+			// Classes and numbers are filtered by code, texts by themselves: their codes change while records are counted.
+			const isText = ["text", "bytes", "list"].includes(side().columns.find((one) => one.name === feature)?.view ?? "");
+			filter[feature] = { in: isText ? values : values.map(Number) };
+		}
+	}
+	return {
+		side: sideIndex() || null,
+		split: splitName(),
+		filter: now.filters.length ? JSON.stringify(filter) : null,
+		sql: now.where || null,
+		finding: now.more.finding,
+		cell: now.more.cell,
+		tag: now.more.tag,
+		order: now.sort || null,
+	};
 }
 
 /** Whether the page shows a part of the split only. */
 export function isNarrowed() {
-  const now = state();
-  return Boolean(now.filters.length || now.where || now.more.finding || now.more.cell || now.more.tag);
+	const now = state();
+	return Boolean(now.filters.length || now.where || now.more.finding || now.more.cell || now.more.tag);
 }
 
 let timer = 0;
 
-/** @param {number} milliseconds */
+/** @type {Signature.schedule} */
 function schedule(milliseconds) {
-  clearTimeout(timer);
-  timer = setTimeout(poll, milliseconds);
+	clearTimeout(timer);
+	timer = setTimeout(poll, milliseconds);
 }
 
 async function poll() {
-  try {
-    const before = status;
-    status = /** @type {Status} */ (await get("status"));
-    const wasPending = before?.sides.some((one) => one.schema_pending) ?? session.schema_pending;
-    if (wasPending && !status.sides.some((one) => one.schema_pending)) {
-      session = await get("session");
-      for (const listener of sessionListeners) listener();
-    }
-    for (const listener of [...statusListeners]) listener(status);
-    schedule(status.busy ? 500 : 10_000);
-  } catch {
-    schedule(isGone ? 1000 : 5000);
-  }
+	try {
+		const before = status;
+		status = /** @type {Status} */ (await get("status"));
+		const wasPending = before?.sides.some((one) => one.schema_pending) ?? session.schema_pending;
+		if (wasPending && !status.sides.some((one) => one.schema_pending)) {
+			session = await get("session");
+			sessions.emit();
+		}
+		polled.emit(status);
+		schedule(status.busy ? 500 : 10_000);
+	} catch {
+		schedule(isGone ? 1000 : 5000);
+	}
 }
 
 export function watchStatus() {
-  void poll();
+	void poll();
 }
 
 /** Ask for the status now, because something has begun. */
 export function pollSoon() {
-  schedule(50);
+	schedule(50);
 }

@@ -5,114 +5,102 @@ const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "disabled", "indeterminate", "hidden", "tabIndex", "open"]);
 
 /**
- * An HTML element: `class`, attributes, listeners (`onclick`), then children.
- * @template {keyof HTMLElementTagNameMap} T
- * @param {T} tag
- * @param {Props} [props]
- * @param {...(Child | Child[])} children
- * @returns {HTMLElementTagNameMap[T]}
+ * An HTML element: `h("p.soft", { title: "…" }, children)`; attributes, properties and listeners (`onclick`) are optional.
+ * @type {MakeElement}
  */
-export function h(tag, props = {}, ...children) {
-  return fill(document.createElement(tag), props, children);
-}
+export const h = (name, first, ...children) => {
+	const [tag, ...classes] = name.split(".");
+	const element = document.createElement(tag);
+	if (tag === "button") element.setAttribute("type", "button");
+	if (classes.length) element.className = classes.join(" ");
+	const hasProps = first?.constructor === Object;
+	return fill(element, hasProps ? first : {}, hasProps ? children : [first, ...children]);
+};
 
-/**
- * An SVG element.
- * @param {string} tag
- * @param {Props} [props]
- * @param {...(Child | Child[])} children
- */
+/** An SVG element. @type {Signature.svg} */
 export function svg(tag, props = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), props, children);
+	return fill(document.createElementNS(SVG, tag), props, children);
 }
 
-/**
- * @template {Element} E
- * @param {E} element
- * @param {Props} props
- * @param {(Child | Child[])[]} children
- */
 function fill(element, props, children) {
-  for (const [name, value] of Object.entries(props)) {
-    if (value === null || value === undefined) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (PROPERTIES.has(name)) Reflect.set(element, name, value);
-    else if (value !== false) element.setAttribute(name, value === true ? "" : String(value));
-  }
-  element.append(...children.flat().filter(isShown).map(toNode));
-  return element;
+	for (const [name, value] of Object.entries(props)) {
+		if (value === null || value === undefined) continue;
+		if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+		else if (PROPERTIES.has(name)) Reflect.set(element, name, value);
+		else if (value !== false) element.setAttribute(name, value === true ? "" : String(value));
+	}
+	show(element, ...children);
+	return element;
 }
 
-/** @param {Child} child @returns {child is Node | string | number} */
-function isShown(child) {
-  return child !== null && child !== undefined && child !== false;
-}
-
-/** @param {Node | string | number} child */
-function toNode(child) {
-  return child instanceof Node ? child : String(child);
-}
-
-/**
- * The children of an element, replaced.
- * @param {Element} element
- * @param {...(Child | Child[])} children
- */
+/** The children of an element, replaced. @type {Signature.show} */
 export function show(element, ...children) {
-  element.replaceChildren(...children.flat().filter(isShown).map(toNode));
+	const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+	element.replaceChildren(.../** @type {(Node | string)[]} */ (shown));
 }
 
-/**
- * Text of a record as one line that cannot reorder or hide what is around it: unprintable characters as escapes.
- * @param {unknown} text
- * @param {number} [limit]
- */
+/** Text of a record as one line that cannot reorder or hide what is around it: unprintable characters as escapes. @type {Signature.printable} */
 export function printable(text, limit = 400) {
-  const all = String(text);
-  const kept = all.length > limit ? `${all.slice(0, limit)}…` : all;
-  return kept.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, spellOut);
+	const all = String(text);
+	const kept = all.length > limit ? `${all.slice(0, limit)}…` : all;
+	return kept.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, spellOut);
 }
 
 /** The same for text of several lines. @param {string} text */
 export function printableLines(text) {
-  return text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);
+	return text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);
 }
 
 /** @param {string} letter */
 function spellOut(letter) {
-  const point = letter.codePointAt(0) ?? 0;
-  const digits = point.toString(16);
-  if (point <= 0xff) return `\\x${digits.padStart(2, "0")}`;
-  return point <= 0xffff ? `\\u${digits.padStart(4, "0")}` : `\\U${digits.padStart(8, "0")}`;
+	const point = letter.codePointAt(0) ?? 0;
+	const digits = point.toString(16);
+	if (point <= 0xff) return `\\x${digits.padStart(2, "0")}`;
+	return point <= 0xffff ? `\\u${digits.padStart(4, "0")}` : `\\U${digits.padStart(8, "0")}`;
 }
 
 /** @param {number} value */
 export function count(value) {
-  return value.toLocaleString("en-US");
+	return value.toLocaleString("en-US");
 }
 
-/** @param {number} n @param {string} noun */
+/** @type {Signature.plural} */
 export function plural(n, noun) {
-  return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+	return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 }
 
 /** @param {number} n */
 export function bytes(n) {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let unit = 0;
-  while (n >= 1000 && unit < units.length - 1) {
-    n /= 1000;
-    unit += 1;
-  }
-  return `${unit && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
+	const units = ["B", "kB", "MB", "GB", "TB"];
+	let unit = 0;
+	while (n >= 1000 && unit < units.length - 1) {
+		n /= 1000;
+		unit += 1;
+	}
+	return `${unit && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
 }
 
 /** A number as short as it can be read. @param {number | null} value */
 export function number(value) {
-  if (value === null) return "none";
-  if (!Number.isFinite(value)) return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return count(value);
-  return String(Number(value.toPrecision(5)));
+	if (value === null) return "none";
+	if (!Number.isFinite(value)) return String(value);
+	if (Number.isInteger(value) && Math.abs(value) < 1e15) return count(value);
+	return String(Number(value.toPrecision(5)));
+}
+
+/** Those who want to know of something. @type {Signature.makeEvent} */
+export function makeEvent() {
+	/** @type {((...args: any[]) => void)[]} */
+	const listeners = [];
+	return {
+		on(listener, until) {
+			listeners.push(listener);
+			until?.addEventListener("abort", () => listeners.splice(listeners.indexOf(listener), 1));
+		},
+		emit(...args) {
+			for (const listener of [...listeners]) listener(...args);
+		},
+	};
 }
 
 /**
@@ -122,16 +110,16 @@ export function number(value) {
  * @returns {(...args: A) => void}
  */
 export function onceAFrame(run) {
-  /** @type {A | null} */
-  let next = null;
-  return (...args) => {
-    if (next === null) {
-      requestAnimationFrame(() => {
-        const last = /** @type {A} */ (next);
-        next = null;
-        run(...last);
-      });
-    }
-    next = args;
-  };
+	/** @type {A | null} */
+	let next = null;
+	return (...args) => {
+		if (next === null) {
+			requestAnimationFrame(() => {
+				const last = /** @type {A} */ (next);
+				next = null;
+				run(...last);
+			});
+		}
+		next = args;
+	};
 }

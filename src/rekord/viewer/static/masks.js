@@ -3,127 +3,110 @@
 
 // The colours of the reports (codec/preview.py); class 0 is usually the background and stays clear.
 const COLOURS = [
-  [230, 57, 70], [42, 157, 143], [244, 162, 97], [69, 123, 157], [233, 196, 106],
-  [155, 93, 229], [0, 187, 249], [241, 91, 181], [106, 153, 78], [188, 108, 37],
+	[230, 57, 70], [42, 157, 143], [244, 162, 97], [69, 123, 157], [233, 196, 106],
+	[155, 93, 229], [0, 187, 249], [241, 91, 181], [106, 153, 78], [188, 108, 37],
 ];
 const PATTERNS = ["solid", "diagonal lines", "horizontal lines", "dots", "vertical lines"];
 
 /** The colour of a class id, for CSS. @param {number} id */
 export function classColour(id) {
-  return id > 0 ? `rgb(${COLOURS[(id - 1) % COLOURS.length].join(" ")})` : "transparent";
+	return id > 0 ? `rgb(${COLOURS[(id - 1) % COLOURS.length].join(" ")})` : "transparent";
 }
 
 /** The name of the pattern of a class id. @param {number} id */
 export function patternName(id) {
-  return PATTERNS[patternOf(id)];
+	return PATTERNS[patternOf(id)];
 }
 
 // Neighbouring ids differ in pattern, and ids of the same colour do too.
 /** @param {number} id */
 function patternOf(id) {
-  return id > 0 ? (id - 1 + Math.floor((id - 1) / COLOURS.length)) % PATTERNS.length : 0;
+	return id > 0 ? (id - 1 + Math.floor((id - 1) / COLOURS.length)) % PATTERNS.length : 0;
 }
 
-/** @param {number} pattern @param {number} x @param {number} y */
+/** @type {Signature.isGap} */
 function isGap(pattern, x, y) {
-  if (pattern === 1) return ((x + y) & 7) < 3;
-  if (pattern === 2) return (y & 7) < 3;
-  if (pattern === 3) return (x & 7) < 4 || (y & 7) < 4;
-  return pattern === 4 && (x & 7) < 3;
+	if (pattern === 1) return ((x + y) & 7) < 3;
+	if (pattern === 2) return (y & 7) < 3;
+	if (pattern === 3) return (x & 7) < 4 || (y & 7) < 4;
+	return pattern === 4 && (x & 7) < 3;
 }
 
 const isLittleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 
-/** @param {number[]} colour @param {number} alpha */
+/** @type {Signature.pack} */
 function pack([red, green, blue], alpha) {
-  return isLittleEndian
-    ? ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0
-    : ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
+	return isLittleEndian
+		? ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0
+		: ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
 }
 
-/**
- * Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again.
- * @param {HTMLCanvasElement} canvas
- * @param {MaskData} mask
- * @param {{ignore?: number | null, hidden?: ReadonlySet<number>, patterns?: boolean}} [options]
- */
+/** Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again. @type {Signature.drawMask} */
 export function drawMask(canvas, { ids, width, height }, { ignore = null, hidden = new Set(), patterns = false } = {}) {
-  canvas.width = width;
-  canvas.height = height;
-  const context = canvas.getContext("2d");
-  if (!context) return;
-  const image = context.createImageData(width, height);
-  const pixels = new Uint32Array(image.data.buffer);
-  const table = new Uint32Array(256);
-  const faint = new Uint32Array(256);
-  const isWide = !(ids instanceof Uint8Array);
-  const isClear = (id) => id <= 0 || hidden.has(id);
-  for (let id = 1; id < 256; id += 1) {
-    if (isClear(id)) continue;
-    const colour = id === ignore ? [128, 128, 128] : COLOURS[(id - 1) % COLOURS.length];
-    table[id] = pack(colour, 255);
-    faint[id] = pack(colour, 70);
-  }
-  if (isWide) {
-    for (let i = 0; i < pixels.length; i += 1) {
-      if (!isClear(ids[i])) pixels[i] = pack(COLOURS[(ids[i] - 1) % COLOURS.length], 255);
-    }
-  } else for (let i = 0; i < pixels.length; i += 1) pixels[i] = table[ids[i]];
-  if (patterns && !isWide) {
-    const kinds = Uint8Array.from({ length: 256 }, (_, id) => patternOf(id));
-    for (let y = 0, i = 0; y < height; y += 1) {
-      for (let x = 0; x < width; x += 1, i += 1) {
-        if (isGap(kinds[ids[i]], x, y)) pixels[i] = faint[ids[i]];
-      }
-    }
-  }
-  context.putImageData(image, 0, 0);
+	canvas.width = width;
+	canvas.height = height;
+	const context = canvas.getContext("2d");
+	if (!context) return;
+	const image = context.createImageData(width, height);
+	const pixels = new Uint32Array(image.data.buffer);
+	const table = new Uint32Array(256);
+	const faint = new Uint32Array(256);
+	const isWide = !(ids instanceof Uint8Array);
+	const isClear = (id) => id <= 0 || hidden.has(id);
+	for (let id = 1; id < 256; id += 1) {
+		if (isClear(id)) continue;
+		const colour = id === ignore ? [128, 128, 128] : COLOURS[(id - 1) % COLOURS.length];
+		table[id] = pack(colour, 255);
+		faint[id] = pack(colour, 70);
+	}
+	if (isWide) {
+		for (let i = 0; i < pixels.length; i += 1) {
+			if (!isClear(ids[i])) pixels[i] = pack(COLOURS[(ids[i] - 1) % COLOURS.length], 255);
+		}
+	} else for (let i = 0; i < pixels.length; i += 1) pixels[i] = table[ids[i]];
+	if (patterns && !isWide) {
+		const kinds = Uint8Array.from({ length: 256 }, (_, id) => patternOf(id));
+		for (let y = 0, i = 0; y < height; y += 1) {
+			for (let x = 0; x < width; x += 1, i += 1) {
+				if (isGap(kinds[ids[i]], x, y)) pixels[i] = faint[ids[i]];
+			}
+		}
+	}
+	context.putImageData(image, 0, 0);
 }
 
-/**
- * A swatch of a legend: the colour and the pattern of a class.
- * @param {number} id
- * @param {boolean} patterns
- * @param {number | null} [ignore]
- */
+/** A swatch of a legend: the colour and the pattern of a class. @type {Signature.makeSwatch} */
 export function makeSwatch(id, patterns, ignore = null) {
-  const canvas = document.createElement("canvas");
-  canvas.className = "swatch";
-  canvas.setAttribute("aria-hidden", "true");
-  drawMask(canvas, { ids: new Uint8Array(16 * 16).fill(Math.max(id, 0)), width: 16, height: 16 }, { patterns, ignore });
-  return canvas;
+	const canvas = document.createElement("canvas");
+	canvas.className = "swatch";
+	canvas.setAttribute("aria-hidden", "true");
+	drawMask(canvas, { ids: new Uint8Array(16 * 16).fill(Math.max(id, 0)), width: 16, height: 16 }, { patterns, ignore });
+	return canvas;
 }
 
-/** The ids of a mask and their numbers of pixels, most first. @param {MaskData} mask @returns {[number, number][]} */
+/** The ids of a mask and their numbers of pixels, most first. @type {Signature.countIds} */
 export function countIds({ ids }) {
-  /** @type {Map<number, number>} */
-  const counts = new Map();
-  let last = ids[0];
-  let run = 0;
-  for (let i = 0; i < ids.length; i += 1) {
-    if (ids[i] === last) run += 1;
-    else {
-      counts.set(last, (counts.get(last) ?? 0) + run);
-      last = ids[i];
-      run = 1;
-    }
-  }
-  if (run) counts.set(last, (counts.get(last) ?? 0) + run);
-  return [...counts].sort((a, b) => b[1] - a[1]);
+	/** @type {Map<number, number>} */
+	const counts = new Map();
+	let last = ids[0];
+	let run = 0;
+	for (let i = 0; i < ids.length; i += 1) {
+		if (ids[i] === last) run += 1;
+		else {
+			counts.set(last, (counts.get(last) ?? 0) + run);
+			last = ids[i];
+			run = 1;
+		}
+	}
+	if (run) counts.set(last, (counts.get(last) ?? 0) + run);
+	return [...counts].sort((a, b) => b[1] - a[1]);
 }
 
-/**
- * The pixel of an image below a point of an element that shows it with `object-fit: contain`.
- * @param {Element} element
- * @param {number} width
- * @param {number} height
- * @param {{clientX: number, clientY: number}} point
- * @returns {[number, number] | null}
- */
+/** The pixel of an image below a point of an element that shows it with `object-fit: contain`. @type {Signature.pixelAt} */
 export function pixelAt(element, width, height, { clientX, clientY }) {
-  const box = element.getBoundingClientRect();
-  const scale = Math.min(box.width / width, box.height / height);
-  const x = Math.floor((clientX - box.left - (box.width - width * scale) / 2) / scale);
-  const y = Math.floor((clientY - box.top - (box.height - height * scale) / 2) / scale);
-  return x >= 0 && y >= 0 && x < width && y < height ? [x, y] : null;
+	const box = element.getBoundingClientRect();
+	const scale = Math.min(box.width / width, box.height / height);
+	const x = Math.floor((clientX - box.left - (box.width - width * scale) / 2) / scale);
+	const y = Math.floor((clientY - box.top - (box.height - height * scale) / 2) / scale);
+	return x >= 0 && y >= 0 && x < width && y < height ? [x, y] : null;
 }

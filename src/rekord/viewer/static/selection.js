@@ -2,21 +2,22 @@
 // The records that are selected: for tags, deletion and relabelling. Kept in the tab, per viewer.
 
 import { sideIndex } from "./api.js";
+import { makeEvent } from "./dom.js";
 
 /** @typedef {[string, number]} RecordKey split and number */
 
 const KEY = `rekord.selection.${location.pathname}`;
 /** @type {Set<string>} */
 const selected = new Set(load());
-/** @type {(() => void)[]} */
-const listeners = [];
+const changes = makeEvent();
+export const onSelection = changes.on;
 
 function load() {
-  try {
-    return JSON.parse(sessionStorage.getItem(KEY) ?? "[]");
-  } catch {
-    return [];
-  }
+	try {
+		return JSON.parse(sessionStorage.getItem(KEY) ?? "[]");
+	} catch {
+		return [];
+	}
 }
 
 /** @param {string} split @param {number} record */
@@ -25,46 +26,40 @@ const name = (split, record) => `${sideIndex()}\n${split}\n${record}`;
 /** @param {string} split @param {number} record */
 export const isSelected = (split, record) => selected.has(name(split, record));
 
-/** @param {() => void} listener @param {AbortSignal} [until] */
-export function onSelection(listener, until) {
-  listeners.push(listener);
-  until?.addEventListener("abort", () => listeners.splice(listeners.indexOf(listener), 1));
-}
-
 /** The selected records of the side that is shown, in order. @returns {RecordKey[]} */
 export function selectedRecords() {
-  return [...selected]
-    .map((one) => one.split("\n"))
-    .filter(([side]) => Number(side) === sideIndex())
-    .map(([, split, record]) => /** @type {RecordKey} */ ([split, Number(record)]))
-    .sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]));
+	return [...selected]
+		.map((one) => one.split("\n"))
+		.filter(([side]) => Number(side) === sideIndex())
+		.map(([, split, record]) => /** @type {RecordKey} */ ([split, Number(record)]))
+		.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]));
 }
 
-/** @param {string} split @param {number} record @param {boolean} [on] */
+/** @type {Signature.select} */
 export function select(split, record, on = !isSelected(split, record)) {
-  selectMany([[split, record]], on);
-  return on;
+	selectMany([[split, record]], on);
+	return on;
 }
 
-/** @param {RecordKey[]} records @param {boolean} on */
+/** @type {Signature.selectMany} */
 export function selectMany(records, on) {
-  for (const [split, record] of records) {
-    if (on) selected.add(name(split, record));
-    else selected.delete(name(split, record));
-  }
-  changed();
+	for (const [split, record] of records) {
+		if (on) selected.add(name(split, record));
+		else selected.delete(name(split, record));
+	}
+	changed();
 }
 
 export function clearSelection() {
-  selected.clear();
-  changed();
+	selected.clear();
+	changed();
 }
 
 function changed() {
-  try {
-    sessionStorage.setItem(KEY, JSON.stringify([...selected]));
-  } catch {
-    // Not kept over a reload.
-  }
-  for (const listener of [...listeners]) listener();
+	try {
+		sessionStorage.setItem(KEY, JSON.stringify([...selected]));
+	} catch {
+		// Not kept over a reload.
+	}
+	changes.emit();
 }

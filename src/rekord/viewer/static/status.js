@@ -3,24 +3,24 @@
 
 import { h } from "./dom.js";
 
-const spoken = h("div", { class: "hidden-visually", role: "status", "aria-live": "polite" });
-const shown = h("div", { class: "toast", hidden: true });
+const spoken = h("div.hidden-visually", { role: "status", "aria-live": "polite" });
+const shown = h("div.toast", { hidden: true });
 let timer = 0;
 
 export function mountStatus() {
-  document.body.append(spoken, shown);
+	document.body.append(spoken, shown);
 }
 
 /** Tell a screen reader. @param {string} text */
 export function announce(text) {
-  spoken.textContent = text;
+	spoken.textContent = text;
 }
 
 /** Tell everybody. @param {string} text */
 export function notify(text) {
-  announce(text);
-  shown.textContent = text;
-  shown.hidden = false;
-  clearTimeout(timer);
-  timer = setTimeout(() => (shown.hidden = true), 5000);
+	announce(text);
+	shown.textContent = text;
+	shown.hidden = false;
+	clearTimeout(timer);
+	timer = setTimeout(() => (shown.hidden = true), 5000);
 }
