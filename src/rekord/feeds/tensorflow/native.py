@@ -206,7 +206,7 @@ def _allow_any_image_size(form: TensorForm) -> TensorForm:
         return MaskedForm(_allow_any_image_size(form.values))
     if isinstance(form, RaggedForm):
         return RaggedForm(_allow_any_image_size(form.values))
-    if not isinstance(form, DenseForm) or form.dtype != "uint8":
+    if not isinstance(form, DenseForm) or form.dtype not in ("uint8", "uint16"):
         return form  # samples of audio
     return ImageForm(form.dtype, form.shape[2:])  # type: ignore[arg-type]
 
