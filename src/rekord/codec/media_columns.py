@@ -18,7 +18,9 @@ from rekord.schema.media import Audio, Video
 
 
 @decode_media_column.register(Audio)
-def _decode_audio_column(feature: Audio, name: str, column: Column, resize: Size | None) -> Column:
+def _decode_audio_column(
+    feature: Audio, name: str, column: Column, resize: Size | None, one_dtype: bool = False
+) -> Column:
     if isinstance(column, Ragged) and isinstance(column.values, np.ndarray):
         return Ragged(to_float(column.values), column.offsets, valid=column.valid, row_shape=column.row_shape)
     shape = () if feature.channels in (None, 1) else (feature.channels,)
@@ -30,7 +32,9 @@ def _decode_audio_column(feature: Audio, name: str, column: Column, resize: Size
 
 
 @decode_media_column.register(Video)
-def _decode_video_column(feature: Video, name: str, column: Column, resize: Size | None) -> Column:
+def _decode_video_column(
+    feature: Video, name: str, column: Column, resize: Size | None, one_dtype: bool = False
+) -> Column:
     """Frames as images of steps are: one array, or an array of arrays if the sizes of rows differ."""
     return _decode_rows(name, column, partial(decode_video, resize=resize), partial(stack_pixels, resize=resize))
 
