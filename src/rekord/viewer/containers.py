@@ -91,7 +91,7 @@ def _read_wav(data: bytes) -> tuple[AudioFacts, Iterable[Array]]:
         )
         if width not in (1, 2, 3, 4) or not facts.rate or not facts.samples:
             raise wave.Error(f"{facts.samples:,} samples of {width} bytes at {facts.rate:,} Hz")
-    except (wave.Error, EOFError, ValueError, ArithmeticError) as failure:
+    except (wave.Error, EOFError, ValueError, ArithmeticError, RuntimeError) as failure:  # RuntimeError: a seek
         raise InvalidMedia(
             "D414",
             "cannot be decoded",

@@ -224,9 +224,10 @@ def test_a_waveform_of_wav_needs_no_library(monkeypatch, width):
     assert containers.compute_peaks(data, 7, "sound") == decoded
     assert containers.inspect_audio(data)["seconds"] == 1000 / 8000
     assert len(containers.compute_peaks(data[:-101], 7, "sound")["low"]) == 7
-    with pytest.raises(rk.RekordError) as caught:
-        containers.compute_peaks(data[:40], 7, "sound")
-    assert (caught.value.code, caught.value.location.feature) == ("D414", "sound")
+    for damaged in (data[:40], data[:12] + b"junk\xff\xff\xff\x7f" + data[12:]):
+        with pytest.raises(rk.RekordError) as caught:
+            containers.compute_peaks(damaged, 7, "sound")
+        assert (caught.value.code, caught.value.location.feature) == ("D414", "sound")
 
 
 def test_text_that_contains_the_name_of_a_box_is_no_video():
