@@ -46,7 +46,7 @@ def sniff_video(data: bytes) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class AudioFacts:
+class AudioHeader:
     """What the header of audio says; None where it takes a library to tell."""
 
     format: str
@@ -55,7 +55,7 @@ class AudioFacts:
     seconds: float | None = None
 
 
-def inspect_audio(data: bytes) -> AudioFacts | None:
+def inspect_audio(data: bytes) -> AudioHeader | None:
     """The facts of audio, from its header alone."""
     kind = sniff_audio(data)
     if kind is None:
@@ -64,16 +64,16 @@ def inspect_audio(data: bytes) -> AudioFacts | None:
         wav = _parse_wav(data)
         if wav is not None:
             frames = len(wav.data) // max(wav.frame_bytes, 1)
-            return AudioFacts(kind, wav.rate, wav.channels, frames / wav.rate)
+            return AudioHeader(kind, wav.rate, wav.channels, frames / wav.rate)
     try:
         import soundfile  # type: ignore[import-untyped,unused-ignore]
     except (ImportError, OSError):
-        return AudioFacts(kind)
+        return AudioHeader(kind)
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            return AudioFacts(kind, int(file.samplerate), int(file.channels), file.frames / file.samplerate)
+            return AudioHeader(kind, int(file.samplerate), int(file.channels), file.frames / file.samplerate)
     except Exception:  # there is no list of what damaged bytes cause in decoders
-        return AudioFacts(kind)
+        return AudioHeader(kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def split_host(host: str) -> str | None:
         return None
 
 
-class Guard:
+class RequestGuard:
     """Lets only requests of the viewer's own page through to `app`, with the path behind the token."""
 
     def __init__(self, app: App, access: Access) -> None:

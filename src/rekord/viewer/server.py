@@ -27,7 +27,7 @@ from rekord.viewer.columns import ColumnInfo, get_bytes, list_overlays
 from rekord.viewer.predictions import find_predictions
 from rekord.viewer.record_sets import RecordSetQuery, RecordSets
 from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord
-from rekord.viewer.security import Access, Guard
+from rekord.viewer.security import Access, RequestGuard
 from rekord.viewer.session import QueryTimeout, Session, Side, SplitRecords, TooManyQueries
 from rekord.viewer.shell import load_static_files, render_shell
 
@@ -640,7 +640,7 @@ def send_range(data: bytes, type: str, wanted: str) -> Response:
     return Response(data[first : last + 1], 206, headers)
 
 
-def build_app(session: Session, access: Access) -> Guard:
+def build_app(session: Session, access: Access) -> RequestGuard:
     """The application: every address, behind the guard."""
     api = Api(session, access)
     reads: dict[str, Callable[[Request], Response]] = {
@@ -662,7 +662,7 @@ def build_app(session: Session, access: Access) -> Guard:
         *(Route(f"/api/{name}", _accept(change), methods=["POST"]) for name, change in changes.items()),
         Route("/{rest:path}", _answer(lambda request: json_response(_plain_error("no such address"), 404))),
     ]
-    return Guard(Starlette(routes=routes), access)
+    return RequestGuard(Starlette(routes=routes), access)
 
 
 def _answer(read: Callable[[Request], Response]) -> Callable[[Request], Any]:
