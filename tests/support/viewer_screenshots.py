@@ -67,7 +67,7 @@ def save_screenshot(page: Page, name: str) -> None:
     image = Pillow.open(io.BytesIO(page.screenshot())).convert("RGB")
     for colours in (256, 128, 64, 32):
         file = io.BytesIO()
-        image.quantize(colours).save(file, "png", optimize=True)
+        image.quantize(colours, Pillow.Quantize.FASTOCTREE).save(file, "png", optimize=True)
         if len(file.getvalue()) <= MAX_BYTES:
             break
     (IMAGES / f"viewer-{name}.png").write_bytes(file.getvalue())
@@ -84,11 +84,11 @@ def main() -> None:
             expect(page.locator(".bar-button[aria-pressed=true]")).to_have_count(2)
             page.wait_for_load_state("networkidle")
             save_screenshot(page, "gallery")
-            page, _ = open_page(browser, f"{viewer.url}?view=record&record=7", width=900, height=520, theme="dark")
+            page, _ = open_page(browser, f"{viewer.url}?view=record&record=7", width=1180, height=680, theme="dark")
             expect(page.locator(".legend li").nth(1)).to_be_visible()
             box = page.locator(".stage").bounding_box()
             assert box is not None
-            page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.6)
+            page.mouse.move(box["x"] + box["width"] * 0.45, box["y"] + box["height"] * 0.72)
             save_screenshot(page, "record")
             page, _ = open_page(browser, f"{viewer.url}?view=mosaic&by=main", width=900, height=520)
             expect(page.locator(".mosaic-tools progress")).to_be_hidden()

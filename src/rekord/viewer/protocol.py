@@ -9,7 +9,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 FIRST_REQUEST_SECONDS = 20.0
 
 
-class Protocol(H11Protocol):
+class SilenceLimitedProtocol(H11Protocol):
     """A connection. Those that send nothing, or half a request, do not keep others out for ever."""
 
     def connection_made(self, transport: BaseTransport) -> None:

@@ -119,14 +119,14 @@ class Viewer:
         try:
             import uvicorn
 
-            from rekord.viewer.protocol import Protocol
+            from rekord.viewer.protocol import SilenceLimitedProtocol
             from rekord.viewer.server import build_app
 
             # What strangers send is no news for the terminal; an application that configures logging has it.
             logging.getLogger("uvicorn").addHandler(logging.NullHandler())
             config = uvicorn.Config(
                 build_app(self._session, self._access),
-                http=Protocol,
+                http=SilenceLimitedProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -306,7 +306,7 @@ class Side:
 
     @property
     def columns(self) -> list[ColumnInfo]:
-        """The columns; the first record shows what bytes are."""
+        """The columns; what bytes hold is inferred from the first record."""
         schema = self.schema
         known = self._columns
         if known is not None and known[0] is schema:

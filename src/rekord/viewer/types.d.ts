@@ -93,6 +93,16 @@ type ScrollerOptions = {
 type Boxes = {boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null};
 type Overlay = {feature: string, data: MaskData, names: string[] | null, ignore: number | null};
 type Reading = {x: number, y: number, marks: string[], ids: {feature: string, id: number, name: string | null}[]};
+type StageOptions = {
+  src: string;
+  alt: string;
+  width: number;  // as stored, like the height
+  height: number;
+  orientation?: number;
+  zoom?: import("./static/stage.js").Zoom;
+  onRead?: (reading: Reading | null) => void;
+  until?: AbortSignal;
+};
 type Filter = {
   feature: string;
   values?: string[];  // the classes or values that are kept

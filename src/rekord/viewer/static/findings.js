@@ -76,7 +76,7 @@ function renderFinding(finding) {
 		"li.panel.finding",
 		{ id: `finding-${finding.number}` },
 		h("header", h("span", { class: `pill severity ${finding.severity}` }, finding.severity), h("code", finding.code), h("h3", printable(finding.title)), finding.count > 1 ? h("span.soft", `${count(finding.count)} times`) : null),
-		h("p", h("bdi", printable(finding.message))),
+		finding.message === finding.title ? null : h("p", h("bdi", printable(finding.message))),
 		h("p.soft.small", [finding.path, finding.record !== null && finding.record !== undefined ? `record ${count(finding.record)}` : null, finding.offset !== null && finding.offset !== undefined ? `byte ${count(finding.offset)}` : null, finding.feature].filter(Boolean).map((part) => printable(part)).join(", ")),
 		facts.length ? h("dl", facts.flatMap(([name, value]) => [h("dt", name), h("dd", printable(value))])) : null,
 		finding.do ? doLine(finding.do) : null,

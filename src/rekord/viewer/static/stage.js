@@ -28,17 +28,7 @@ export class Zoom {
 }
 
 export class Stage {
-	/**
-	 * @param {object} options
-	 * @param {string} options.src
-	 * @param {string} options.alt
-	 * @param {number} options.width stored
-	 * @param {number} options.height stored
-	 * @param {number} [options.orientation]
-	 * @param {Zoom} [options.zoom]
-	 * @param {(reading: Reading | null) => void} [options.onRead]
-	 * @param {AbortSignal} [options.until]
-	 */
+	/** @param {StageOptions} options */
 	constructor({ src, alt, width, height, orientation = 1, zoom = new Zoom(), onRead = () => {}, until }) {
 		this.stored = { width, height, orientation };
 		const upright = uprightSize(orientation, width, height);
@@ -144,10 +134,10 @@ export class Stage {
 		if (!pixel) return null;
 		const { width, height, orientation } = this.stored;
 		const [x, y] = storedPixel(orientation, width, height, ...pixel);
-		const ids = this.masks.map(({ feature, data, names }) => {
+		const ids = this.masks.map(({ feature, data, names, ignore }) => {
 			const at = [Math.floor((pixel[0] * data.width) / this.width), Math.floor((pixel[1] * data.height) / this.height)];
 			const id = data.ids[at[1] * data.width + at[0]];
-			return { feature, id, name: names?.[id] ?? null };
+			return { feature, id, name: id === ignore ? "ignored" : (names?.[id] ?? null) };
 		});
 		return { x, y, ids, marks: [] };
 	}
