@@ -201,7 +201,7 @@ def _has_class_ids(data: Any) -> bool:
     return bool(facts.format == ImageFormat.PNG and facts.colour in (Colour.GREY, Colour.PALETTE))
 
 
-_CLASS_WORDS = ("label", "class", "categor")
+_CLASS_WORDS = ("label", "class", "category", "categories")
 
 
 def decode_row(payload: bytes, schema: Schema, columns: Sequence[str] | None = None) -> dict[str, Any]:

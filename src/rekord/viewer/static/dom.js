@@ -65,8 +65,8 @@ export function count(value) {
 }
 
 /** @type {Signature.plural} */
-export function plural(n, noun) {
-	return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+export function plural(n, noun, several = `${noun}s`) {
+	return `${count(n)} ${n === 1 ? noun : several}`;
 }
 
 /** @param {number} n */

@@ -138,7 +138,7 @@ export function pager(first, size, total, show) {
 		"nav.pager",
 		{ "aria-label": "Pages" },
 		h("button", { disabled: first === 0, onclick: () => show(Math.max(first - size, 0)) }, "Previous"),
-		h("span", `${count(total ? first + 1 : 0)}–${count(Math.min(first + size, total))} of ${plural(total, "entry").replace("entrys", "entries")}`),
+		h("span", `${count(total ? first + 1 : 0)}–${count(Math.min(first + size, total))} of ${plural(total, "entry", "entries")}`),
 		h("button", { disabled: first + size >= total, onclick: () => show(first + size) }, "Next"),
 	);
 }

@@ -199,7 +199,7 @@ export function mountRecord(host, until) {
 			return h("details", h("summary", h("code", `${text}, …`)), h("pre", { tabindex: "0" }, value.values.join(", "), feature.count > value.values.length ? `, … (${count(feature.count)} values)` : ""));
 		}
 		if (value.boxes?.boxes) {
-			return h("details", h("summary", plural(value.boxes.count ?? value.boxes.boxes.length, "box").replace("boxs", "boxes")), makeTable("Boxes", ["class", "ymin", "xmin", "ymax", "xmax"], value.boxes.boxes.map((box, i) => [printable(value.boxes.names?.[i] ?? value.boxes.labels?.[i] ?? i, 60), ...box.map((side) => number(Number(side)))]), "small-table"));
+			return h("details", h("summary", plural(value.boxes.count ?? value.boxes.boxes.length, "box", "boxes")), makeTable("Boxes", ["class", "ymin", "xmin", "ymax", "xmax"], value.boxes.boxes.map((box, i) => [printable(value.boxes.names?.[i] ?? value.boxes.labels?.[i] ?? i, 60), ...box.map((side) => number(Number(side)))]), "small-table"));
 		}
 		return h("bdi", printable(value.text ?? "", 160));
 	}
