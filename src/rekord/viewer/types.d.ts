@@ -141,7 +141,7 @@ declare namespace Signature {
   type makeEvent = () => AnEvent<any[]>;
   type show = (element: Element, ...children: (Child | Child[])[]) => void;
   type printable = (text: unknown, limit?: number) => string;
-  type plural = (n: number, noun: string) => string;
+  type plural = (n: number, noun: string, several?: string) => string;
   // facets.js
   type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Promise<void>};
   type setFilter = (column: string, filter: Filter | null, replace?: boolean) => void;
