@@ -143,3 +143,11 @@ def test_a_csv_is_written_and_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["write", "check", "query", "salvage", "train"])
 def test_help_is_shown(verb: str) -> None:
     assert rekord(verb, "--help").startswith(f"Usage: rekord {verb} ")
+
+
+def test_the_viewer_answers(dataset: Path) -> None:
+    from urllib.request import urlopen
+
+    with rk.view(dataset) as viewer, urlopen(f"{viewer.url}api/rows?split=train&count=2", timeout=60) as answer:
+        document = json.load(answer)
+    assert [one["record"] for one in document["rows"]] == [0, 1]
