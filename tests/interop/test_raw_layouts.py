@@ -193,7 +193,8 @@ def judge_refusal(result: Written, out: Path, capsys: pytest.CaptureFixture[str]
         if not re.search(rf"^ +{part}", result.messages, re.MULTILINE):
             return f"refused without {part.strip()!r}: {result.messages}"
     commands = COMMAND.findall(result.messages)
-    is_bad_row = code is not None and code[1].startswith("E")  # what to do is an edit of the file that it names
+    # What to do is an edit of the file that it names, or another copy of it.
+    is_bad_row = code is not None and (code[1].startswith("E") or code[1] == "X524")
     given = re.search(r"--[a-z]|rk\.|pip install", result.messages.partition(" do ")[2])
     if not commands and not is_bad_row and not given:
         return f"refused without a command: {result.messages}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import os
 import re
+import shlex
 import tarfile
 import zlib
 from collections import Counter
@@ -101,6 +102,7 @@ _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _ABOUT = re.compile(r"(readme|licen[cs]e|copying|changelog|contributing|notice)\b", re.IGNORECASE)
 _SAMPLE_EXTENSIONS = (".cls", ".cls2", ".index", ".inx", ".id")
 _MAX_TAR_NAMES = 200  # that tell a WebDataset from a folder
+_MASK_FOLDER = re.compile(r"(label|mask|segmentation|annotation)s?(tr|ts)?$", re.IGNORECASE)
 _MAX_TRIED = 20  # files of a kind that are opened
 _MAX_SHOWN = 4
 
@@ -360,7 +362,7 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
         kind = _kind_by_name(name)
         if kind is None:
             unknown += [] if is_documentation(name) and not is_archive(name) else [file]
-        elif not is_image_name(name) and (kind == "webdataset" or not is_documentation(name)):
+        elif not is_image_name(name) and (kind in ("webdataset", "nifti") or not is_documentation(name)):
             full = os.path.join(path, file)
             if _is_nonempty(full):
                 kinds[kind] += 1
@@ -381,6 +383,8 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
             return DetectedSource("text_files", path)
         return _identify_records_by_content(path, seen)
     best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
+    if best in ("nifti", "npy", "dicom"):
+        _refuse_array_masks(path, files[best])
     readings = [
         _file_reading(path, kind, kinds[kind], first[kind]) for kind in sorted(wanted, key=lambda one: -kinds[one])
     ]
@@ -404,6 +408,17 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     if best == "npy" and _is_in_folders(files[best]):
         return DetectedSource("npy_folder", path)
     return DetectedSource(_correct_kind(best, first[best]) or best, path)
+
+
+def _refuse_array_masks(path: str, files: Sequence[str]) -> None:
+    """Raise U621 if a folder of arrays is named as if it had masks: it is no class."""
+    folders = sorted({os.path.relpath(os.path.dirname(file), path) for file in files})
+    masks = [folder for folder in folders if _MASK_FOLDER.search(folder)]
+    others = [folder for folder in folders if folder not in masks]
+    if masks and others:
+        found = f"arrays in {preview(others[0])}, and probably their masks in {preview(masks[0])}"
+        do = f"rekord write {shlex.quote(join_path(os.path.join(path, others[0]), ''))} OUT"
+        raise unknown_source_error(path, found[:100], do)
 
 
 def _is_in_folders(files: Sequence[str]) -> bool:

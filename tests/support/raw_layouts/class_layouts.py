@@ -476,7 +476,7 @@ def eurosat(t: Tree) -> None:
     class_folders(t, "eurosat/2750/", {"AnnualCrop": 2, "Forest": 2, "SeaLake": 2}, "{0}_{1}.jpg")
 
 
-@raw_layout(classification(4, {"agricultural": 2, "airplane": 2}), refusal=True)
+@raw_layout(table(4, labels={"agricultural": 2, "airplane": 2}))  # arrays with labels
 def uc_merced(t: Tree) -> None:
     """UC Merced Land Use: UCMerced_LandUse/Images/class/class00.tif, readme.txt."""
     class_folders(t, "UCMerced_LandUse/Images/", {"agricultural": 2, "airplane": 2}, "{0}{1:02d}.tif", 0)

@@ -350,7 +350,7 @@ def esc_50(t: Tree) -> None:
     t.put("ESC-50-master/LICENSE", "CC\n")
 
 
-@raw_layout()
+@raw_layout(table(5, labels={"_background_noise_": 1, "no": 2, "yes": 2}, unused=("*.txt",)))
 def speech_commands(t: Tree) -> None:
     """Speech Commands v0.02: yes/*.wav, no/*.wav, _background_noise_/, testing_list.txt, validation_list.txt."""
     for word in ("yes", "no"):

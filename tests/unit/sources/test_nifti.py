@@ -99,3 +99,14 @@ def test_truncated_files_are_refused_with_their_path(name: str, tmp_path: Path) 
         (tmp_path / name).write_bytes(data[:end])
         failure = first_error(rk.sources.nifti(tmp_path / name))
         assert (failure.code, failure.location.path) == ("E394", str(tmp_path / name))
+
+
+def test_compressed_volumes_are_detected_and_a_folder_of_masks_is_no_class(tmp_path: Path) -> None:
+    for folder in ("imagesTr", "labelsTr"):
+        for name in ("a", "b"):
+            save(tmp_path / "task" / folder / f"{name}.nii.gz", RANDOM.random((3, 4, 5)).astype(np.float32))
+    assert identify_source(tmp_path / "task" / "imagesTr").kind == "nifti"
+    with pytest.raises(rk.UsageError) as caught:
+        identify_source(tmp_path / "task")
+    assert (caught.value.code, caught.value.location.path) == ("U621", str(tmp_path / "task"))
+    assert caught.value.do == f"rekord write {tmp_path}/task/imagesTr OUT"
