@@ -42,13 +42,13 @@ def show(
         str | None, text_option("--where", "SQL", "Show records that a condition on columns selects.")
     ] = None,
     preview: Annotated[
-        Preview,
+        Preview | None,
         text_option(
             "--preview",
             "auto|kitty|iterm|sixel|blocks|none",
             "How to draw images; auto: as the terminal can, and not at all in a pipe or with NO_COLOR.",
         ),
-    ] = Preview.AUTO,
+    ] = None,
     kind: shared.KindOption = None,
     raw: raw_data.RawOptions,
     text_files: raw_data.TextFileOptions,
@@ -60,6 +60,7 @@ def show(
     from rekord.dataset.read import list_record_files
     from rekord.errors import add_location
 
+    preview = preview or Preview.AUTO  # not the default: the oldest typer takes texts only
     _check_show_options(record, where, preview, as_json=as_json)
     if kind is None or path is None:
         conversion = raw_data.prepare_raw_data("show", path, raw, text_files, videos)
