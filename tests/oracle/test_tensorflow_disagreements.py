@@ -101,6 +101,11 @@ def codes(report: rk.Report) -> list[str]:
     return sorted({finding.code for finding in report.findings if finding.code.startswith("H72")})
 
 
+def has_form_errors(report: rk.Report) -> bool:
+    """Whether the encoding of a payload is an error; random bytes that begin like an image are another matter."""
+    return any(one.severity == "error" and one.code.startswith("H72") for one in report.findings)
+
+
 # (name, payload, what check says, what TensorFlow does)
 Row = tuple[str, bytes, list[str], str]
 
@@ -272,11 +277,12 @@ def of_one_type(payload: bytes, *, unnamed: bool = False) -> bool:
 @settings(max_examples=400)
 @given(payload=examples())
 @hypothesis_example(payload=bytes.fromhex("0a0c0a0a0a0012068a8080800000"))  # an odd form under an empty key
+@hypothesis_example(payload=example(entry("a", feature(bytes_list(b"\x89PNG\r\n\x1a\n")))))  # the start of an image
 def test_an_example_that_check_is_silent_about_is_read_by_tensorflow_as_it_is(
     tf: ModuleType, put_records: Callable[..., Path], payload: bytes
 ) -> None:
     report = rk.check(put_records([example(entry("z", ints(0)))] * 3 + [payload]))
-    assert report.ok
+    assert not has_form_errors(report)
     if set(codes(report)) <= {"H724"}:
         assert verdict_on_example(tf, payload) == SAME
 
@@ -284,11 +290,12 @@ def test_an_example_that_check_is_silent_about_is_read_by_tensorflow_as_it_is(
 @settings(max_examples=300)
 @given(payload=sequences())
 @hypothesis_example(payload=bytes.fromhex("120e0a0c0a0012080a020a000a021200"))  # two kinds under an empty key
+@hypothesis_example(payload=bytes.fromhex("0a130a110a0161120c0a0a0a0889504e470d0a1a0a"))  # the start of an image
 def test_a_sequence_that_check_is_silent_about_is_read_by_tensorflow_as_it_is(
     tf: ModuleType, put_records: Callable[..., Path], payload: bytes
 ) -> None:
     normal = sequence_example(None, entry("z", feature_list([ints(0)])))
     report = rk.check(put_records([normal] * 3 + [payload]))
-    assert report.ok == of_one_type(payload)  # steps of several kinds are an error: no reader takes them
+    assert has_form_errors(report) != of_one_type(payload)  # no reader takes steps of several kinds
     if set(codes(report)) <= {"H724"} and of_one_type(payload, unnamed=True):
         assert verdict_on_sequence(tf, payload) == SAME
