@@ -101,7 +101,7 @@ class Fault:
     times: int | None = None  # then so many fail; None: all
     share: float = 1.0  # of those that match
     seconds: float = 0.2  # of slow answers
-    hook: Callable[[], None] | None = None  # called as the fault strikes, on the server's thread
+    hook: Callable[[], object] | None = None  # called as the fault strikes, on the server's thread
     struck: int = 0
     _seen: int = 0
 

@@ -81,20 +81,23 @@ def parse_address(path: str) -> ObjectAddress:
             do=f"use {scheme}://BUCKET/KEY",
         )
     key = key.removesuffix("/")
-    parts = key.split("/") if key else []
-    wrong = next((part for part in parts if part in ("", ".", "..") or not part.isprintable()), None)
-    if wrong is not None:
-        raise unusable_key_error(path, wrong)
+    if key and _find_unusable_part(key) is not None:
+        raise unusable_key_error(path, key)
     return ObjectAddress(path, provider, bucket, key, account)
 
 
-def unusable_key_error(path: str, part: str) -> RekordError:
+def _find_unusable_part(key: str) -> str | None:
+    return next((part for part in key.split("/") if part in ("", ".", "..") or not part.isprintable()), None)
+
+
+def unusable_key_error(path: str, key: str) -> RekordError:
     """The error for a key with a part that has no meaning in a path."""
+    part = _find_unusable_part(key)
     return error(
         "X581",
         location=Location(path=path),
         expected="parts between slashes that are not empty, not `.` or `..`, and have no control characters",
-        found="an empty part (`//`)" if not part else f"the part {part!r}"[:80],
+        found=f"the part {part!r}"[:80] if part else "an empty part (`//`)",
         do="copy the object to another key with a tool of the service, then use that key",
     )
 

@@ -44,6 +44,10 @@ _CHECK_URL = "check the URL: upper and lower case differ"
 class ConflictError(DatasetError):
     """A conditional write that another writer was faster at: the object exists, or has another ETag."""
 
+    @property
+    def family(self) -> str:
+        return DatasetError.__name__
+
 
 def conflict_error(path: str, found: str) -> ConflictError:
     """The error for a conditional write that was refused."""
@@ -104,7 +108,8 @@ def translate_object_failure(address: ObjectAddress, failure: Exception, *, is_w
         return error("X568", location=where, found=found, do="check the name of the bucket, and the endpoint")
     if name == "InvalidPathError":
         wrong = _INVALID_PATH.search(text)
-        return unusable_key_error(address.root + (wrong[1] if wrong else ""), "")
+        key = wrong[1].encode().decode("unicode_escape", "replace") if wrong and wrong[1].isascii() else ""
+        return unusable_key_error(address.root + (key if key.isprintable() else ""), key)
     if is_conflict(failure):
         if is_write:
             return conflict_error(address.path, found)
@@ -135,11 +140,19 @@ def translate_object_failure(address: ObjectAddress, failure: Exception, *, is_w
     if status in (401, 403) or name in ("PermissionDeniedError", "UnauthenticatedError"):
         rights = "write" if is_write else "list and read"
         return error("X556", location=where, found=found, do=f"use credentials that may {rights} this path")
+    if status == 416:
+        return error(
+            "X557",
+            location=where,
+            expected="a range within the object",
+            found=found,
+            do="open the dataset again: the file changed",
+        )
     if status == 429 or code in _THROTTLE_CODES:
         return error(
             "X577", location=where, found=found, do="run the same command again later, or with fewer workers"
         )
-    if not status and any(word in text for word in _NO_CREDENTIALS) and "error sending request" not in text[:0]:
+    if not status and any(word in text for word in _NO_CREDENTIALS):
         return missing_credentials_error(address.path, address.provider, _cause(text))
     if "body error" in text or "IncompleteBody" in text:
         return error(
@@ -156,7 +169,7 @@ def translate_object_failure(address: ObjectAddress, failure: Exception, *, is_w
 
 def _cause(text: str) -> str:
     """The sentence of obstore's message that says what happened, without its structure."""
-    first = " ".join(text.partition("Debug source")[0].split())
+    first = re.sub(r"\?\S+", "", " ".join(text.partition("Debug source")[0].split()))  # a query can hold a signature
     for begin in ("HTTP error: ", "error: "):
         if begin in first:
             first = first.rpartition(begin)[2]

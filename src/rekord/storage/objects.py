@@ -8,6 +8,7 @@ object that does not exist yet, and `replace_if` of one that nobody else changed
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import secrets
 import time
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 
 MAX_CONCURRENT_REQUESTS = 32
 """Most concurrent requests of one call."""
+
+MAX_GAP_BYTES = 64 << 10
+"""Ranges at most this far apart are fetched in one request: another request would cost as much."""
+
+MAX_MERGED_BYTES = 4 << 20
+"""The longest request that ranges are merged into; longer ones are faster side by side."""
 
 PART_BYTES = 8 << 20
 """Bytes per part of an upload; a smaller object is written in one request."""
@@ -117,16 +124,17 @@ class ObjectStorage:
         for path, _, _ in wanted:
             if path not in guards:
                 guards[path] = _VersionGuard(_resolve(path)[1], (versions or {}).get(path))
-        if len(wanted) == 1:
-            path, begin, end = wanted[0]
-            return [guards[path].fetch(begin, end)]
-        with ThreadPoolExecutor(min(len(wanted), MAX_CONCURRENT_REQUESTS), thread_name_prefix="rekord-fetch") as pool:
-            tasks = [pool.submit(guards[path].fetch, begin, end) for path, begin, end in wanted]
-            try:
-                return [task.result() for task in tasks]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        spans = _merge_ranges(wanted)
+        if len(spans) == 1:
+            fetched = [guards[spans[0].path].fetch(spans[0].begin, spans[0].end)]
+        else:
+            fetched = _fetch_spans(spans, guards)
+        out = [b""] * len(wanted)
+        for span, data in zip(spans, fetched, strict=True):
+            for number in span.members:
+                _, begin, end = wanted[number]
+                out[number] = data[begin - span.begin : end - span.begin]  # of all of it, this is no copy
+        return out
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
         address, client = _resolve(folder)
@@ -399,6 +407,47 @@ def _require_complete(client: ObjectClient, head: _Head, begin: int, end: int) -
     return data
 
 
+@dataclass(slots=True)
+class _Span:
+    """Near ranges of one object, which are fetched in one request."""
+
+    path: str
+    begin: int
+    end: int
+    members: list[int]
+
+
+def _merge_ranges(wanted: Sequence[tuple[str, int, int]]) -> list[_Span]:
+    """The requests for some ranges. Empty ranges need none."""
+    spans: list[_Span] = []
+    for number in sorted(range(len(wanted)), key=wanted.__getitem__):
+        path, begin, end = wanted[number]
+        last = spans[-1] if spans else None
+        if begin >= end:
+            continue
+        if (
+            last is not None
+            and last.path == path
+            and begin - last.end <= MAX_GAP_BYTES
+            and max(end, last.end) - last.begin <= MAX_MERGED_BYTES
+        ):
+            last.end = max(end, last.end)
+            last.members.append(number)
+        else:
+            spans.append(_Span(path, begin, end, [number]))
+    return spans
+
+
+def _fetch_spans(spans: Sequence[_Span], guards: Mapping[str, _VersionGuard]) -> list[bytes]:
+    with ThreadPoolExecutor(min(len(spans), MAX_CONCURRENT_REQUESTS), thread_name_prefix="rekord-fetch") as pool:
+        tasks = [pool.submit(guards[span.path].fetch, span.begin, span.end) for span in spans]
+        try:
+            return [task.result() for task in tasks]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 class _VersionGuard:
     """Ranges of one object, all of one version."""
 
@@ -447,12 +496,13 @@ def _has_children(client: ObjectClient) -> bool:
 
 def _list_pages(client: ObjectClient) -> Iterator[Any]:
     pages = iter(client.obstore.list(client.store, client.address.key or None, chunk_size=_LIST_CHUNK))
-    while True:
+    count_traffic(lists=1)
+    for number in itertools.count():
         with translate_object_errors(client.address):
             page = next(pages, None)
-        count_traffic(lists=1)
         if page is None:
             return
+        count_traffic(lists=1 if number else 0)
         yield from page
 
 
