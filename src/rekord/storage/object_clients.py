@@ -244,7 +244,7 @@ def _make_gcs(
     emulator = settings.get("STORAGE_EMULATOR_HOST")
     if emulator:
         endpoint = emulator if "://" in emulator else f"http://{emulator}"
-        config |= {"base_url": endpoint.rstrip("/"), "skip_signature": True}
+        config |= {"base_url": endpoint.rstrip("/"), "bearer_token": "emulator"}
         client_options["allow_http"] = endpoint.startswith("http://")
     return obstore.store.GCSStore(address.bucket, config=config, client_options=client_options, **common)
 
@@ -295,10 +295,10 @@ def _read_timeout(settings: Mapping[str, str]) -> float:
 def missing_credentials_error(path: str, provider: Provider, found: str) -> RekordError:
     """The error for a service that needs credentials, of which none were found."""
     do = {
-        "s3": "aws configure      (or export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
+        "s3": "aws configure      (or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
         "for public data: export AWS_SKIP_SIGNATURE=true)",
         "gs": "gcloud auth application-default login      (for public data: export GOOGLE_SKIP_SIGNATURE=true)",
-        "az": "export AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY      "
+        "az": "export AZURE_STORAGE_ACCOUNT_NAME=ACCOUNT AZURE_STORAGE_ACCOUNT_KEY=KEY      "
         "(for public data: export AZURE_SKIP_SIGNATURE=true)",
     }[provider]
     return error("X566", location=Location(path=path), found=found, do=do)

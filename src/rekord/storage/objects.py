@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.local import DirectoryEntry, Readable, Stat, Writable
+from rekord.storage.local import DirectoryEntry, Readable, Stat
 from rekord.storage.object_clients import ObjectAddress, ObjectClient, get_client, parse_address
 from rekord.storage.object_errors import (
     ConflictError,
@@ -30,6 +30,8 @@ from rekord.storage.object_errors import (
     is_conflict,
     is_missing,
     is_refusal_without_reason,
+    is_undecided,
+    replaced_object_error,
     translate_object_errors,
     translate_object_failure,
 )
@@ -176,8 +178,8 @@ class ObjectStorage:
             listed = ListedObject(
                 path=client.url(key),
                 size_bytes=int(meta["size"]),
-                etag=meta["e_tag"],
-                mtime_ns=version_number(meta["e_tag"]),
+                etag=_etag(meta),
+                mtime_ns=version_number(_etag(meta)),
             )
             if listed.size_bytes:
                 yield listed
@@ -195,9 +197,9 @@ class ObjectStorage:
         return Stat(
             kind="file",
             size_bytes=int(meta["size"]),
-            mtime_ns=version_number(meta["e_tag"]),
+            mtime_ns=version_number(_etag(meta)),
             identity=_path_identity(path),
-            etag=meta["e_tag"],
+            etag=_etag(meta),
         )
 
     def real(self, path: str) -> str:
@@ -205,7 +207,7 @@ class ObjectStorage:
 
     # Writing.
 
-    def create(self, path: str) -> Writable:
+    def create(self, path: str) -> ObjectWriter:
         """An object that appears when it is closed, and not at all after `abort`. An existing one is replaced."""
         return ObjectWriter(_resolve(path)[1])
 
@@ -227,8 +229,8 @@ class ObjectStorage:
         if client.address.provider == "gs":
             # There, a write names the generation instead.
             meta = _head(client)
-            if meta is None or meta["e_tag"] != etag:
-                raise conflict_error(path, "no object" if meta is None else f"ETag {meta['e_tag']}")
+            if meta is None or _etag(meta) != etag:
+                raise conflict_error(path, "no object" if meta is None else f"ETag {_etag(meta)}")
             update["version"] = meta["version"]
         return _put(client, data, update)
 
@@ -314,6 +316,12 @@ def _folder_error(path: str) -> RekordError:
     return error("X503", location=Location(path=path), found="a folder", do="use a file in this folder")
 
 
+def _etag(meta: Any) -> str | None:
+    """The ETag of an object in one form: Azure quotes it in all answers but listings."""
+    etag = meta["e_tag"]
+    return f'"{etag}"' if etag and not etag.endswith('"') else etag
+
+
 def version_number(etag: str | None) -> int:
     """A number that changes with an object: `Stat.mtime_ns` of objects."""
     return int.from_bytes(hashlib.blake2b(etag.encode(), digest_size=7).digest(), "big") if etag else 0
@@ -345,7 +353,7 @@ class _Head:
         self._client = client
         self._result = result
         self.size_bytes = 0 if result is None else int(result.meta["size"])
-        self.etag: str = "" if result is None else result.meta["e_tag"] or ""
+        self.etag: str = "" if result is None else _etag(result.meta) or ""
 
     def read(self) -> bytes:
         """The bytes of the range; once."""
@@ -391,7 +399,10 @@ def _head(client: ObjectClient) -> Any:
 
 def _fetch_version(client: ObjectClient, etag: str, begin: int, end: int) -> bytes:
     """A range of the object with this ETag."""
-    return _require_complete(client, _get(client, begin, end, etag=etag), begin, end)
+    head = _get(client, begin, end, etag=etag)
+    if head.etag != etag:  # not every server refuses the request then
+        raise replaced_object_error(client.address.path)
+    return _require_complete(client, head, begin, end)
 
 
 def _require_complete(client: ObjectClient, head: _Head, begin: int, end: int) -> bytes:
@@ -462,13 +473,7 @@ class _VersionGuard:
         if self._version is None:
             self._version = version
         if version != self._version and version:
-            raise error(
-                "X548",
-                location=Location(path=self._client.address.path),
-                expected="the object that was opened",
-                found="another one under this name",
-                do="open the dataset again when no process writes to it",
-            )
+            raise replaced_object_error(self._client.address.path)
         return _require_complete(self._client, head, begin, end)
 
 
@@ -524,7 +529,7 @@ def _put(client: ObjectClient, data: Buffer, mode: Any) -> str:
                 attributes={_NONCE: nonce},
                 use_multipart=False,
             )
-            return str(result["e_tag"])
+            return _etag(result) or ""
         except Exception as failure:
             # The answer may have been lost: then a retry, of the client or of a proxy, meets its own object.
             written = _find_own(client, nonce)
@@ -532,12 +537,11 @@ def _put(client: ObjectClient, data: Buffer, mode: Any) -> str:
                 return written
             if mode == "overwrite" or not (is_conflict(failure) or isinstance(failure, FileNotFoundError)):
                 raise translate_object_failure(client.address, failure, is_write=True) from None
-            if "409" not in str(failure) or attempt == _CONFLICT_RETRIES - 1:
-                code = translate_object_failure(client.address, failure, is_write=True)
-                if code.code == "X568":
-                    raise code from None
+            if not is_undecided(failure) or attempt == _CONFLICT_RETRIES - 1:
+                translated = translate_object_failure(client.address, failure, is_write=True)
+                if translated.code == "X568":
+                    raise translated from None
                 raise conflict_error(path, "an object that another writer wrote") from None
-        # 409: a concurrent write was not decided yet.
         time.sleep(0.1 * 2**attempt)
     raise AssertionError("unreachable")
 
@@ -549,7 +553,7 @@ def _find_own(client: ObjectClient, nonce: str) -> str | None:
         result = client.obstore.get(client.store, client.address.key, options={"head": True})
     except Exception:
         return None
-    return str(result.meta["e_tag"]) if result.attributes.get(_NONCE) == nonce else None
+    return _etag(result.meta) or "" if result.attributes.get(_NONCE) == nonce else None
 
 
 def _remove_one(client: ObjectClient) -> None:
