@@ -2,8 +2,8 @@
 
 It keeps objects in memory and knows what a client of one bucket needs: ranges, conditional reads and writes,
 multipart uploads, listings with continuation, deletion of one and of many, and copies by the server. The XML API of
-Google Cloud Storage differs in the names of headers and in its conditions, which name a generation. Signatures are not
-verified: other servers judge the protocol. Faults are what no real server does on request:
+Google Cloud Storage differs in the names of headers and in its conditions, which name a generation. Signatures are
+not verified: other servers judge the protocol. Faults are what no real server does on request:
 
     with ObjectServer() as server, server.environment():
         server.inject(Fault("503", share=0.1))

@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -33,20 +34,19 @@ _AZURITE = Path(sys.prefix) / "node_modules" / ".bin" / "azurite-blob"
 @pytest.fixture(scope="module", autouse=True)
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with an empty container, on a port of its own, and the environment that leads to it."""
+    folder = tmp_path_factory.mktemp("azurite")
     command = [
         os.environ.get("REKORD_AZURITE", str(_AZURITE)),
-        *("--blobHost", "127.0.0.1", "--blobPort", "0", "--skipApiVersionCheck"),
-        *("--location", str(tmp_path_factory.mktemp("azurite"))),
+        *("--blobHost", "127.0.0.1", "--blobPort", "0", "--skipApiVersionCheck", "--disableTelemetry"),
+        *("--location", str(folder)),
     ]
     environment = os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    log = folder / "log"
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, env=environment) as process:
         try:
-            assert process.stdout is not None
-            found = next(
-                match
-                for line in process.stdout
-                if (match := re.search(r"listening on (http://127\.0\.0\.1:\d+)", line))
-            )
+            while (found := re.search(r"listens on (http://127\.0\.0\.1:\d+)", log.read_text())) is None:
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.05)
             endpoint = f"{found[1]}/{ACCOUNT}"
             _create_container(endpoint)
             with pytest.MonkeyPatch.context() as patch:
@@ -62,10 +62,8 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def _create_container(endpoint: str) -> None:
     date, version = formatdate(usegmt=True), "2023-11-03"
-    text = "\n".join(
-        ["PUT", *[""] * 11, f"x-ms-date:{date}", f"x-ms-version:{version}"]
-        + [f"/{ACCOUNT}/{ACCOUNT}/{CONTAINER}", "restype:container"]
-    )
+    resource = [f"/{ACCOUNT}/{ACCOUNT}/{CONTAINER}", "restype:container"]
+    text = "\n".join(["PUT", *[""] * 11, f"x-ms-date:{date}", f"x-ms-version:{version}", *resource])
     signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)).decode()
     headers = {
         "x-ms-date": date,
