@@ -9,13 +9,16 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import ModuleType
-from typing import Any, Final, Literal
+from typing import IO, Any, Final, Literal, cast
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -304,15 +307,15 @@ def missing_credentials_error(path: str, provider: Provider, found: str) -> Reko
     return error("X566", location=Location(path=path), found=found, do=do)
 
 
-_IMPORT_PID = os.getpid()
-_forked: tuple[int, ModuleType] | None = None
+_FIRST_PROCESS: Final = os.getpid()
+_library: tuple[int, ModuleType] | None = None
 
 
 def _import_obstore(address: ObjectAddress) -> Any:
     """obstore, in a form that works in this process."""
-    global _forked
-    if _forked is not None and _forked[0] == os.getpid():
-        return _forked[1]
+    global _library
+    if _library is not None and _library[0] == os.getpid():
+        return _library[1]
     was_loaded = "obstore" in sys.modules
     try:
         import obstore
@@ -326,37 +329,45 @@ def _import_obstore(address: ObjectAddress) -> Any:
             found="no such package",
             do=f"pip install 'rekord[{extra}]'",
         ) from None
-    if os.getpid() == _IMPORT_PID or not was_loaded:
-        return obstore
-    # Forked: the runtime of obstore lost its threads, and a request would wait for ever. Its library is loaded again
-    # from a copy, since the system gives a second load of the same file the state of the first.
-    _forked = (os.getpid(), _load_copy(obstore))
-    return _forked[1]
+    # After a fork, the runtime of obstore has no threads, and a request would wait for ever.
+    is_forked = was_loaded and os.getpid() != _FIRST_PROCESS
+    _library = os.getpid(), _load_copy() if is_forked else obstore
+    return _library[1]
 
 
-def _load_copy(loaded: ModuleType) -> ModuleType:
+def _load_copy() -> ModuleType:
+    """obstore with a library of its own: the system gives a second load of the same file the state of the first."""
     name = "obstore._obstore"
-    library = sys.modules[name].__file__
-    assert library is not None
+    path = sys.modules[name].__file__
+    assert path is not None
     before = {one: sys.modules.pop(one) for one in list(sys.modules) if one.partition(".")[0] == "obstore"}
-    descriptor = os.memfd_create("obstore")
-    try:
-        with open(library, "rb") as source:
-            left = os.fstat(source.fileno()).st_size
-            while left:
-                left -= os.sendfile(descriptor, source.fileno(), None, left)
-        loader = importlib.machinery.ExtensionFileLoader(name, f"/proc/self/fd/{descriptor}")
-        spec = importlib.util.spec_from_loader(name, loader)
-        assert spec is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        loader.exec_module(sys.modules[name])
-        import obstore
-        import obstore.store
+    with _copy_library(path) as copy:
+        try:
+            loader = importlib.machinery.ExtensionFileLoader(name, copy)
+            spec = importlib.util.spec_from_loader(name, loader)
+            assert spec is not None
+            sys.modules[name] = importlib.util.module_from_spec(spec)
+            loader.exec_module(sys.modules[name])
+            import obstore
+            import obstore.store
 
-        return obstore
-    finally:
-        os.close(descriptor)
-        for one in list(sys.modules):
-            if one.partition(".")[0] == "obstore":
+            return obstore
+        finally:
+            for one in [one for one in sys.modules if one.partition(".")[0] == "obstore"]:
                 del sys.modules[one]
-        sys.modules.update(before)
+            sys.modules.update(before)
+
+
+@contextmanager
+def _copy_library(path: str) -> Iterator[str]:
+    """A copy of a file, in memory where the system has such files; needed until it is loaded."""
+    with _open_unnamed() as target, open(path, "rb") as library:
+        shutil.copyfileobj(library, target, 1 << 20)
+        target.flush()
+        yield f"/proc/self/fd/{target.fileno()}" if isinstance(target.name, int) else target.name
+
+
+def _open_unnamed() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("obstore"), "wb")
+    return cast("IO[bytes]", tempfile.NamedTemporaryFile(suffix=".so"))
