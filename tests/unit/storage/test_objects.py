@@ -35,8 +35,8 @@ MIB = 1 << 20
 
 @pytest.fixture
 def server() -> Iterator[ObjectServer]:
-    """A server with an empty bucket; requests that fail are retried at once."""
-    with ObjectServer() as server, server.environment(REKORD_REMOTE_TIMEOUT="5"):
+    """A server with an empty bucket."""
+    with ObjectServer() as server, server.environment(REKORD_REMOTE_TIMEOUT="60"):
         yield server
 
 
@@ -335,6 +335,21 @@ def test_the_right_region_is_named_if_the_server_names_it(server: ObjectServer, 
         "region eu-central-1",
         "export AWS_REGION=eu-central-1",
     )
+
+
+def test_reading_follows_a_redirect_and_writing_does_not(
+    server: ObjectServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ObjectServer() as other:
+        other.put("a", b"there")
+        server.inject(Fault("temporary_redirect", location=other.url))
+        assert OBJECTS.head(f"{url}/a", 10) == b"there"
+        assert [one.path for one in OBJECTS.list_recursive(url)] == [f"{url}/a"]
+        # Keys are not sent to a server that another one names.
+        assert not any("Authorization" in request.headers for request in other.log)
+        failure = caught_by(lambda: OBJECTS.put(f"{url}/b", b""))
+        assert (failure.code, failure.location.path) == ("X567", f"{url}/b")
+        assert "b" not in other.objects
 
 
 @pytest.mark.parametrize(
