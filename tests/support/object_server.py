@@ -86,9 +86,9 @@ FaultKind = Literal[
 """What happens to a request.
 
 Codes and names of S3 errors are answered before anything is done. redirect: 301 to the region of the bucket.
-temporary_redirect: 307 to `location`. cut: the body ends in the middle. slow: the answer begins `seconds` later. lost: the request is done, and the connection closed
-before the answer; lost_500: done, then 500. drop: the connection is closed before anything is done. die: like drop,
-and so is every later request.
+temporary_redirect: 307 to `location`. cut: the body ends in the middle. slow: the answer begins `seconds` later.
+lost: the request is done, and the connection closed before the answer; lost_500: done, then 500. drop: the connection
+is closed before anything is done. die: like drop, and so is every later request.
 """
 
 

@@ -533,6 +533,61 @@ def test_folders_are_nothing_and_renames_are_refused(server: ObjectServer, url: 
     assert caught_by(lambda: OBJECTS.rename(f"{url}/a", f"{url}/b")).code == "X504"
 
 
+def upload(path: str) -> None:
+    with OBJECTS.create(path) as file:
+        file.write(noise(2 * PART_BYTES + 1))
+
+
+ACTIONS: dict[str, Callable[[str], object]] = {
+    "get": lambda url: OBJECTS.head(f"{url}/a", 10),
+    "head": lambda url: OBJECTS.stat(f"{url}/a"),
+    "list": lambda url: list(OBJECTS.list_recursive(url)),
+    "put": lambda url: OBJECTS.put(f"{url}/b", b"new"),
+    "copy": lambda url: OBJECTS.copy(f"{url}/a", f"{url}/b"),
+    "delete": lambda url: OBJECTS.remove(f"{url}/a"),
+    "delete_many": lambda url: OBJECTS.remove(f"{url}/a"),
+    "create_upload": lambda url: upload(f"{url}/b"),
+    "put_part": lambda url: upload(f"{url}/b"),
+    "complete_upload": lambda url: upload(f"{url}/b"),
+}
+
+
+@pytest.mark.parametrize("kind", ["drop", "lost", "lost_500"])
+@pytest.mark.parametrize("operation", ACTIONS)
+def test_any_request_may_fail_once(server: ObjectServer, cloud: str, operation: Any, kind: FaultKind) -> None:
+    server.put("a", b"old")
+    server.inject(Fault(kind, operation=operation, times=1))
+    ACTIONS[operation](cloud)
+    uploaded = {"a": b"old", "b": noise(2 * PART_BYTES + 1)}
+    expected = {
+        "put": {"a": b"old", "b": b"new"},
+        "copy": {"a": b"old", "b": b"old"},
+        "delete": {},
+        "delete_many": {},
+        "create_upload": uploaded,
+        "put_part": uploaded,
+        "complete_upload": uploaded,
+    }
+    assert {key: found.data for key, found in server.objects.items()} == expected.get(operation, {"a": b"old"})
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_server_that_dies_at_any_request_leaves_all_of_an_object_or_nothing(
+    server: ObjectServer, url: str, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    monkeypatch.setenv("REKORD_REMOTE_TIMEOUT", "0")
+    upload(f"{url}/new")
+    requests = server.n_requests
+    assert requests == 5
+    for number in range(1, requests + 1):
+        server.drop()
+        server.die_at(number, after=after)
+        failure = caught_by(lambda: upload(f"{url}/new"))
+        assert (failure.code, failure.location.path) == ("X555", f"{url}/new")
+        assert {found.data for found in server.objects.values()} <= {noise(2 * PART_BYTES + 1)}
+        assert bool(server.objects) == (after and number == requests)
+
+
 # Requests and bytes are counted.
 
 
