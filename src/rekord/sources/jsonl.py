@@ -30,7 +30,7 @@ from rekord.sources.base import (
     SurveyCache,
 )
 from rekord.sources.fields import guess_json_columns
-from rekord.sources.json_documents import is_row_list, iter_document_rows
+from rekord.sources.json_documents import find_table_form, is_row_list, iter_document_rows
 from rekord.sources.lines import (
     LINE_SYNTAX,
     LineSource,
@@ -285,7 +285,11 @@ def _is_document(stream: ByteStream, path: str, head: bytes) -> bool:
         return start.startswith(b"[") or (bool(rest.strip(_WHITESPACE)) and not _ends_in_line(line))
     if rest.strip(_WHITESPACE):
         return False
-    return not isinstance(value, dict) or any(is_row_list(inner) for inner in value.values())
+    if not isinstance(value, dict) or any(is_row_list(inner) for inner in value.values()):
+        return True
+    # The only line of a file of lines is a row; a file .json can be a table by columns.
+    is_json = path.lower().removesuffix(".gz").endswith(".json")
+    return is_json and find_table_form(value) is not None
 
 
 def _ends_in_line(line: bytes) -> bool:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import rekord as rk
@@ -99,6 +100,26 @@ def test_a_first_line_that_is_longer_than_one_read_stays_a_line(tmp_path):
 def test_documents_of_another_form_are_refused(tmp_path, document, found):
     failure = refused(put(tmp_path / "a.json", document, indent=1))
     assert (failure.code, found in str(failure.found)) == ("X553", True)
+
+
+@pytest.mark.parametrize("orient", ["columns", "index", "split"])
+@pytest.mark.parametrize("indent", [0, 2])
+@pytest.mark.parametrize("columns", [["x"], ["x", "y"]])
+def test_tables_by_column_of_pandas_are_no_single_row(tmp_path, orient, indent, columns):
+    frame = pd.DataFrame({"x": [1, 2, 3], "y": [0.5, 1.5, 2.5]})[columns]
+    frame.to_json(tmp_path / "a.json", orient=orient, indent=indent)
+    failure = refused(tmp_path / "a.json")
+    assert (failure.code, failure.location.row) == ("X553", None)
+    # The command reads the same table.
+    assert failure.do == f"rk.write(pandas.read_json({str(tmp_path / 'a.json')!r}, orient={orient!r}), out)"
+    assert pd.read_json(tmp_path / "a.json", orient=orient).equals(frame)
+
+
+def test_one_row_with_lists_or_objects_stays_a_row(tmp_path):
+    row = {"tokens": [1, 2, 3], "tags": [0, 1, 0]}
+    assert rows_of(put(tmp_path / "a.jsonl", row)) == [row]
+    nested = {"left": {"x": 1}, "right": {"y": 2}}
+    assert rows_of(put(tmp_path / "a.json", nested)) == [{"left/x": 1, "right/y": 2}]
 
 
 @pytest.mark.parametrize(
