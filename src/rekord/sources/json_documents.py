@@ -48,7 +48,9 @@ def _iter_member_rows(reader: _Reader, path: str) -> Iterator[bytes]:
         if reader.peek() == "[" and reader.peek_inside() == "{":
             if rows:
                 raise _document_error(
-                    path, f"lists of objects: {rows[0][:30]}, {name[:30]}", _jq_command(f".{_jq_name(rows[0])}[]", path)
+                    path,
+                    f"lists of objects: {rows[0][:30]}, {name[:30]}",
+                    _jq_command(f".{_jq_name(rows[0])}[]", path),
                 )
             rows.append(name)
             yield from reader.elements()
@@ -78,7 +80,9 @@ def find_table_form(document: Mapping[str, Any]) -> tuple[str, str] | None:
         return "lists of columns and of data", "split"
     if all(isinstance(value, list) for value in values):
         lengths = {len(value) for value in values}
-        return ("a list per column", "columns") if len(values) > 1 and len(lengths) == 1 and max(lengths) > 1 else None
+        return (
+            ("a list per column", "columns") if len(values) > 1 and len(lengths) == 1 and max(lengths) > 1 else None
+        )
     if not values or not all(isinstance(value, dict) for value in values):
         return None
     inner = set(values[0])
