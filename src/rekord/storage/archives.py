@@ -44,6 +44,9 @@ RATIO_CHECKED_BYTES = 16 << 20
 _MAX_MEMBERS = 1 << 22
 _COPY_BYTES = 1 << 20
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
+_ZIP_UTF8_FLAG = 0x800
+_ZIP_EXTRA = struct.Struct("<HH")
+_ZIP_UNICODE_NAME = 0x7075
 _METHODS: dict[int, Callable[[], Any]] = {
     zipfile.ZIP_DEFLATED: lambda: zlib.decompressobj(-15),
     zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
@@ -167,7 +170,8 @@ def _index_zip(archive: Archive, raw: SeekableFile) -> Archive:
         infos = zipped.infolist()
     end = 0
     for info in sorted(infos, key=lambda info: info.header_offset):
-        name = info.filename.replace("\\", "/") if info.create_system == 0 else info.filename
+        name = _decode_zip_name(info)
+        name = name.replace("\\", "/") if info.create_system == 0 else name
         is_folder = name.endswith("/")
         name = _check_name(archive.path, name)
         if info.header_offset < end:
@@ -187,6 +191,29 @@ def _index_zip(archive: Archive, raw: SeekableFile) -> Archive:
             name, _ArchiveMember(info.header_offset, info.file_size, info.compress_size, info.compress_type, info.CRC)
         )
     return archive
+
+
+def _decode_zip_name(info: zipfile.ZipInfo) -> str:
+    """The name of a member. Without a flag it is in code page 437, but macOS and others write UTF-8 all the same.
+
+    Info-ZIP adds the name in UTF-8, with the checksum of the other name.
+    """
+    if info.flag_bits & _ZIP_UTF8_FLAG or info.filename.isascii():
+        return info.filename
+    try:
+        raw = info.filename.encode("cp437")
+    except UnicodeEncodeError:  # decoded from what Info-ZIP added
+        return info.filename
+    extra = info.extra
+    while len(extra) >= _ZIP_EXTRA.size:
+        kind, size_bytes = _ZIP_EXTRA.unpack_from(extra)
+        value, extra = extra[_ZIP_EXTRA.size :][:size_bytes], extra[_ZIP_EXTRA.size + size_bytes :]
+        if kind == _ZIP_UNICODE_NAME and value[1:5] == zlib.crc32(raw).to_bytes(4, "little"):
+            raw = value[5:]
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return info.filename
 
 
 def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
