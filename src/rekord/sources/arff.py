@@ -13,7 +13,7 @@ from rekord.arguments import check_keywords
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Label
-from rekord.sources.base import FileListing, SourceFile, empty_file_error, source_path
+from rekord.sources.base import FileListing, SourceFile, SourceGuess, empty_file_error, source_path
 from rekord.sources.lines import (
     LINE_SYNTAX,
     RowBlock,
@@ -80,7 +80,7 @@ class ArffSource(ValueTable):
     def _read_header(self, path: str, file: SourceFile) -> tuple[_Attribute, ...]:
         return _read_header(self._lines(path, file), path)
 
-    def read_file(self, path: str, file: SourceFile) -> Iterator[Values]:
+    def read_file(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
         lines = self._lines(path, file)
         header = _read_header(lines, path)
         row = 0

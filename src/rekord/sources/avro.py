@@ -16,7 +16,14 @@ from rekord.arguments import check_keywords
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import SizeCheckedFile, SourceFile, corrupt_file_error, empty_file_error, source_path
+from rekord.sources.base import (
+    SizeCheckedFile,
+    SourceFile,
+    SourceGuess,
+    corrupt_file_error,
+    empty_file_error,
+    source_path,
+)
 from rekord.sources.libraries import import_reader
 from rekord.sources.table_files import kept_columns
 from rekord.sources.value_tables import Values, ValueTable, to_plain_value
@@ -38,7 +45,7 @@ class AvroSource(ValueTable):
     kind = "avro"
     extensions = EXTENSIONS
 
-    def read_file(self, path: str, file: SourceFile) -> Iterator[Values]:
+    def read_file(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
         fastavro = import_reader("fastavro", "tables", "an Avro file")
         if not file.size_bytes:
             raise empty_file_error(path, "an empty file", expected="an Avro file")

@@ -250,6 +250,7 @@ def _read_start(
     """The first lines of a file; `has_header` is that of the files before it."""
     head, offset = read_text_head(stream, path)
     start = RowStart(offset, 0, 1)
+    guesses: tuple[SourceGuess, ...] = ()
     named = _DELIMITER_LINE.match(head)
     if named is not None and requested.delimiter in (None, named[1].decode()):
         delimiter = named[1].decode()
@@ -257,7 +258,6 @@ def _read_start(
         guesses = (SourceGuess(None, f"the first line, sep={delimiter}, is the delimiter, as Excel writes it"),)
     else:
         delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
-        guesses = ()
     first = next(read_row_blocks(stream, RowSyntax(delimiter), start, head=head), None)
     if first is None:
         raise empty_file_error(path, "only empty lines", expected="a header and rows")

@@ -13,7 +13,7 @@ from typing import Any
 from rekord.arguments import check_keywords, conflicting_options
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.sources.base import SourceFile, corrupt_file_error, empty_file_error, source_path
+from rekord.sources.base import SourceFile, SourceGuess, corrupt_file_error, empty_file_error, source_path
 from rekord.sources.table_files import kept_columns
 from rekord.sources.value_tables import (
     Values,
@@ -53,7 +53,7 @@ class SqliteSource(ValueTable):
         names = None if self.columns is None else list(self.columns)
         return {"columns": names, "table": self.table, "query": self.query}
 
-    def read_file(self, path: str, file: SourceFile) -> Iterator[Values]:
+    def read_file(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
         with _open_database(path, file) as database:
             if self.query is None:
                 name = _choose_table(database, path, self.table)
