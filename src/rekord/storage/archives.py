@@ -41,6 +41,9 @@ MAX_RATIO = 250
 """How many times its compressed size a member may have, if it is larger than `RATIO_CHECKED_BYTES`."""
 
 RATIO_CHECKED_BYTES = 16 << 20
+MAX_HEADER_BYTES = 1 << 20
+"""The most that a header of a tar file may have; it holds a name and a few properties."""
+
 _MAX_MEMBERS = 1 << 22
 _COPY_BYTES = 1 << 20
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -224,7 +227,7 @@ def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
     file.seek(0)
     links: list[tuple[str, str]] = []
     opening: Any = tarfile.open
-    with opening(fileobj=file, mode="r:", errorlevel=2) as tar:
+    with opening(fileobj=_HeaderReader(file), mode="r:", errorlevel=2) as tar:
         for info in tar:
             name = _check_name(path, info.name)
             if info.isdir():
@@ -246,6 +249,21 @@ def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
         elif target not in archive.folders:
             raise _unsafe_error(path, name, f"a link to {target[:60]!r}, which is not in the archive")
     return archive
+
+
+class _HeaderReader:
+    """A tar file for `tarfile`, which reads headers only, but believes their sizes."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.seek = file.seek
+        self.tell = file.tell
+
+    def read(self, size_bytes: int) -> bytes:
+        if size_bytes > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {size_bytes:,} bytes")
+        data: bytes = self._file.read(size_bytes)
+        return data
 
 
 def _expand(path: str, facts: Stat, raw: SeekableFile) -> Any:

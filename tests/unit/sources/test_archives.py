@@ -582,3 +582,17 @@ def test_a_name_that_leads_out_is_refused_in_any_encoding(tmp_path):
     with pytest.raises(rk.RekordError) as caught:
         rk.sources.images(f"{tmp_path / 'a.zip'}!").facts()
     assert (caught.value.code, str(tmp_path / "a.zip") in caught.value.location.path) == ("X550", True)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_header_without_bound_is_not_read(tmp_path, kind):
+    path = tmp_path / "a.tar"
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 1 << 40
+    with open(path, "wb") as file:
+        file.write(header.tobuf(tarfile.GNU_FORMAT))
+        file.truncate(1 << 40)  # sparse: it takes no space
+    with pytest.raises(rk.RekordError) as caught:
+        rk.sources.csv(f"{path}!/a.csv").facts()
+    assert (caught.value.code, caught.value.location.path) == ("X524", str(path))
+    assert caught.value.found == "a header of 1,099,511,627,776 bytes"
