@@ -26,6 +26,7 @@ from rekord.sources.boxes_csv import BoxesCsvSource
 from rekord.sources.csv import CsvSource, GzipCsvSource
 from rekord.sources.csv import csv as read_csv
 from rekord.sources.image_csv import ImageCsvSource
+from rekord.sources.jsonl import GzipJsonSource, JsonSource
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import RowsSource
 from rekord.sources.table_files import ArrowTableSource, TableFiles
@@ -36,6 +37,7 @@ from rekord.verbs.learning import find_own_order, learn_classes, require_classes
 from rekord.verbs.options import WriteOptions
 
 _TEXT = Text()
+_JSON_SOURCES = (JsonSource, GzipJsonSource)
 _PATH_SOURCES = ("arrow", "columns", "csv", "jsonl", "pandas", "parquet", "polars")
 
 
@@ -162,7 +164,7 @@ def project_source(source: Source, request: ColumnRequest) -> tuple[Source, Colu
 
     A function of rows gets all columns, unchanged.
     """
-    is_table = isinstance(source, (CsvSource, GzipCsvSource, TableFiles, ArrowTableSource))
+    is_table = isinstance(source, (CsvSource, GzipCsvSource, *_JSON_SOURCES, TableFiles, ArrowTableSource))
     if request.function is not None or request.is_empty or not is_table:
         return source, request
     names = _list_columns(source)
@@ -170,6 +172,9 @@ def project_source(source: Source, request: ColumnRequest) -> tuple[Source, Colu
     request = replace(request, known=tuple(names))
     if isinstance(source, (CsvSource, GzipCsvSource)):
         return _project_csv(source, request, names), request
+    if isinstance(source, _JSON_SOURCES):
+        only = None if request.keep is None else (*request.keep, *request.needed)
+        return replace(source, without=request.drop, only=only), request
     kept = tuple([name for name in names if request.is_kept(name) or name in request.needed])
     is_nested = any("/" in name for name in names)
     if isinstance(source, ValueTable):
@@ -187,7 +192,7 @@ def project_source(source: Source, request: ColumnRequest) -> tuple[Source, Colu
 
 
 def _list_columns(source: Any) -> list[str]:
-    if isinstance(source, ValueTable):
+    if isinstance(source, (*_JSON_SOURCES, ValueTable)):
         return source.column_names()
     schema = source.facts().schema
     assert schema is not None
