@@ -131,6 +131,7 @@ class DuckdbSource(TableFiles):
             raise corrupt_file_error(path, "DuckDB database", _first_line(failure)) from None
         reader: Any = None
         try:
+            database.execute("SET enable_progress_bar = false")  # DuckDB shows one to interactive users
             query = self.query
             if query is None:
                 query = f"SELECT * FROM {quote_name(_choose_table(database, path, self.table))}"

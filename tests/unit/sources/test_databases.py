@@ -239,6 +239,18 @@ def test_times_of_duckdb_do_not_depend_on_the_time_zone_of_the_machine(tmp_path)
     assert shown == {"Timestamp(tz='UTC') 2024-01-02T01:04:05+00:00\n"}
 
 
+def test_duckdb_shows_no_progress_bar_of_its_own(tmp_path):
+    path = put_duckdb(tmp_path / "a.duckdb", "CREATE TABLE t AS SELECT 1 AS a")
+    script = (
+        "import rekord as rk; "
+        f"source = rk.sources.duckdb({str(path)!r}, query=\"SELECT current_setting('enable_progress_bar') AS a\"); "
+        "print([chunk.values.to_pylist() for chunk in source.rows()])"
+    )
+    # For DuckDB, a program without a file is a person who wants to see a bar.
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "[[{'a': False}]]\n"
+
+
 def test_rows_of_sqlite_are_read_one_at_a_time(tmp_path):
     path = put_sqlite(
         tmp_path / "a.db",
