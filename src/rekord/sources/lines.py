@@ -417,7 +417,7 @@ def not_utf8_error(data: bytes, at: int, where: Location, column: str | None) ->
     )
 
 
-NAME_THE_ENCODING = 'save the file in UTF-8, or name its encoding: encoding="shift_jis", "gb18030", "cp1251", …'
+NAME_THE_ENCODING = 'save the file in UTF-8, or name its encoding, such as encoding="shift_jis"'
 """What to do about bytes that could be text in several encodings: a wrong one reads other letters, silently."""
 
 _ASCII_LETTER = re.compile(rb"[A-Za-z]")
@@ -431,7 +431,8 @@ def propose_encoding(data: bytes) -> tuple[str, str] | None:
     In languages of Western Europe most letters are ASCII, and the others are single bytes between them.
     """
     others = sum(byte >= 0x80 for byte in data)
-    if 5 * others > 3 * (others + len(_ASCII_LETTER.findall(data))) or _LONG_RUN.search(data):
+    is_western = others < 2 or 5 * others <= 3 * (others + len(_ASCII_LETTER.findall(data)))
+    if not is_western or _LONG_RUN.search(data):
         return None
     # Latin-1 has control characters where Windows-1252 has quotation marks, dashes and few letters.
     controls = sum(0x80 <= byte < 0xA0 for byte in data)

@@ -169,7 +169,7 @@ def test_no_encoding_of_western_europe_is_proposed_for_other_scripts(
         csv(path).facts()
     failure = caught.value
     assert (failure.code, failure.location.path, failure.location.line) == ("X522", str(path), 1)
-    assert failure.do == 'save the file in UTF-8, or name its encoding: encoding="shift_jis", "gb18030", "cp1251", …'
+    assert failure.do == 'save the file in UTF-8, or name its encoding, such as encoding="shift_jis"'
     column, number = content.split("\n")[0].split(",")
     expected = [{column: content.split("\n")[1].split(",")[0], number: 1}]
     assert values(csv(path, encoding=encoding)) == expected
