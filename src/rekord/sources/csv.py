@@ -611,10 +611,10 @@ def csv(
     false Int64 of dtype bool, everything else Text as written: dates, digits after a leading zero, numbers beyond
     int64. A column in which a field is one of `na` is optional.
 
-    `delimiter` is a tab for .tsv and .tab, else detected from the first line. `columns` is a list of the columns to
+    `delimiter` is a tab for .tsv and .tab, else detected from the first lines. `columns` is a list of the columns to
     keep, or a dict of types for some of them, such as {"zip": rk.Text()}. With `header=False` the first line is a
     row, and `columns` names all columns in order; by default they are column_0, column_1, …. Without `header`, a
-    first line with numbers is a row.
+    first line with numbers is a row. A first column without a name, as pandas writes its index, is `index`.
 
     `decimal=","` reads 3,14 as a number. From the fields of the columns in `numbers`, currency and percent signs and
     separators of thousands are removed: "$1,200" is 1200, "45 %" is 45. `strip` removes spaces around texts.

@@ -138,7 +138,7 @@ class DuckdbSource(TableFiles):
             else:
                 _check_query(package, database, query, path)
             reader = database.sql(query).to_arrow_reader(_BATCH_ROWS)
-            yield reader.cast(_use_utc(reader.schema))
+            yield _UtcReader(reader)
         except (package.IOException, package.FatalException, package.InternalException) as failure:
             raise corrupt_file_error(path, "DuckDB database", _first_line(failure)) from None
         except package.Error as failure:
@@ -216,17 +216,31 @@ def _check_query(package: Any, database: Any, query: str, path: str) -> None:
         raise query_error(path, found, None)
 
 
-def _use_utc(schema: Any) -> Any:
-    """The Arrow schema with times in UTC: DuckDB names the zone of the machine, and their ticks are the same."""
-    import pyarrow as pa
+class _UtcReader:
+    """Record batches with times in UTC: DuckDB names the zone of the machine, and their ticks are the same."""
 
-    fields = [
-        field.with_type(pa.timestamp(field.type.unit, "UTC"))
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None
-        else field
-        for field in schema
-    ]
-    return pa.schema(fields)
+    def __init__(self, reader: Any) -> None:
+        import pyarrow as pa
+
+        self._reader = reader
+        self.schema = pa.schema(
+            [
+                field.with_type(pa.timestamp(field.type.unit, "UTC"))
+                if pa.types.is_timestamp(field.type) and field.type.tz is not None
+                else field
+                for field in reader.schema
+            ]
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in self._reader:
+            columns = [
+                column if column.type == field.type else column.cast(field.type)
+                for column, field in zip(batch.columns, self.schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def _first_line(failure: Exception) -> str:
