@@ -305,6 +305,8 @@ def _is_document(stream: ByteStream, path: str, head: bytes) -> bool:
         return False
     line, newline, rest = start.partition(b"\n")
     if not newline:
+        if start.startswith(b"["):
+            return True  # decoding it, to see what it is, would take the memory of all rows
         pieces = [start]
         while sum(map(len, pieces)) <= lines.MAX_ROW_BYTES and (piece := stream.read(base.READ_BYTES)):
             pieces.append(piece)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,15 @@ def test_lists_of_objects_in_a_row_are_refused(tmp_path):
     path = put(tmp_path / "a.jsonl", '{"x": 1, "boxes": [{"w": 1}, {"w": 2}]}\n' * 2)
     failure = refused(path)
     assert (failure.code, failure.location.feature) == ("S130", "boxes")
+
+
+def test_an_array_on_one_line_is_not_decoded_as_a_whole(tmp_path):
+    path = put(tmp_path / "a.json", [{"x": i, "text": "ab" * 50} for i in range(60_000)])
+    assert b"\n" not in path.read_bytes()
+    source = rk.sources.jsonl(path)
+    tracemalloc.start()
+    assert source.facts().rows == 60_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The sample of rows and the pieces that are read; all rows take 30 MB.
+    assert peak < 25_000_000
