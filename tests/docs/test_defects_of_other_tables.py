@@ -159,6 +159,12 @@ def _(place):
     return place.case(make("excel", path), path, feature="x")
 
 
+@cell("excel", "wrong type", "X525")
+def _(place):
+    path = sheet(place, ["x"], ["=1+1"])  # openpyxl computes nothing
+    return place.case(make("excel", path), path)
+
+
 @cell("excel", "missing file", "X522")
 def _(place):
     path = sheet(place, ["x"], [1])

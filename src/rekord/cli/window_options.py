@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rekord.cli.options import Panel, flag_option, integer_option, text_option
 from rekord.cli.write_options import attribute_errors_to_option, parse_names
-from rekord.errors import error
+from rekord.errors import UsageError, error
 
 if TYPE_CHECKING:
     from rekord.transforms.base import Transform
@@ -93,8 +93,8 @@ def parse_window(given: WindowOptions) -> list[Transform]:
         ranges = [_parse_range(text) for text in given.value_ranges or ()]
     with attribute_errors_to_option("--split-time", given.split_time or ""):
         borders = _parse_borders(given.split_time)
-    return [
-        window(
+    try:
+        made = window(
             _parse_rows(given.window),
             None if given.stride is None else _parse_rows(given.stride),
             by=None if given.by is None else () if given.by == "all" else parse_names(given.by),
@@ -110,7 +110,13 @@ def parse_window(given: WindowOptions) -> list[Transform]:
             monotonic=given.monotonic,
             split_by_time=borders,
         )
-    ]
+    except UsageError as failure:
+        if not failure.what.startswith("`size`"):
+            raise
+        do = (failure.do or "").replace("size=", "--window ").replace('"', "")
+        what = failure.what.replace("`size`", "`--window`")
+        raise error("U605", what, expected=failure.expected, found=failure.found, do=do) from None
+    return [made]
 
 
 def _parse_rows(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import tuple_names
-from rekord.errors import error, preview, schema_error
+from rekord.errors import RekordError, error, preview, schema_error
 from rekord.schema.base import Feature, ListKind, Shape, round_to_dtype
 from rekord.schema.column_evidence import ColumnEvidence
 from rekord.schema.features import Bytes, Float32, Int64
@@ -226,6 +226,30 @@ def infer_rows(rows: Any, *, names: Sequence[str] | None = None, limit: int | No
         "features": {name: seen.evidence() for name, seen in columns.items()},
     }
     return Schema(features, evidence=evidence)
+
+
+def infer_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Feature | RekordError]:
+    """The feature that all values of each column match, or why there is none."""
+    columns: dict[str, ColumnEvidence] = {}
+    failures: dict[str, RekordError] = {}
+    count = 0
+    for row in rows:
+        for name, value in flatten_row(row, count, None).items():
+            if name in failures:
+                continue
+            seen = columns.get(name) or columns.setdefault(name, ColumnEvidence(name))
+            try:
+                seen.add(value, count)
+            except RekordError as failure:
+                failures[name] = failure
+        count += 1
+    features: dict[str, Feature | RekordError] = {}
+    for name, seen in columns.items():
+        try:
+            features[name] = failures.get(name) or seen.feature(count)
+        except RekordError as failure:
+            features[name] = failure
+    return features
 
 
 def _count_table_rows(table: Any) -> int:

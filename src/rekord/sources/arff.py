@@ -13,7 +13,7 @@ from rekord.arguments import check_keywords
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Label
-from rekord.sources.base import FileListing, SourceFile, empty_file_error, source_path
+from rekord.sources.base import FileListing, SourceFile, SourceGuess, empty_file_error, source_path
 from rekord.sources.lines import (
     LINE_SYNTAX,
     RowBlock,
@@ -33,9 +33,10 @@ from rekord.sources.value_tables import Values, ValueTable
 EXTENSIONS = (".arff", ".arff.gz")
 
 _MAX_ATTRIBUTES = 100_000
-_QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_FIELD = re.compile(rf"\s*({_QUOTED}|[^,\t'\"]*?)\s*(?:[,\t]|$)")
-_SPARSE = re.compile(rf"\s*(\d{{1,9}})\s+({_QUOTED}|[^,'\"{{}}]*?)\s*(?:,|$)")
+# Possessive: a line of millions of spaces must not be matched in every way that it could be.
+_QUOTED = r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\""
+_FIELD = re.compile(rf"\s*+({_QUOTED}|[^,\t'\"]*+)(\s*+)(,?)")
+_SPARSE = re.compile(rf"\s*+(\d{{1,9}})\s++({_QUOTED}|[^,'\"{{}}]*+)\s*+(?:,|$)")
 _ATTRIBUTE = re.compile(rf"@attribute\s+({_QUOTED}|[^\s{{]+)\s*(.*)", re.IGNORECASE)
 _NOMINAL = re.compile(r"\{(.*)\}\s*$")
 _DATE = re.compile(rf"date(?:\s+({_QUOTED}|\S+))?$", re.IGNORECASE)
@@ -79,7 +80,7 @@ class ArffSource(ValueTable):
     def _read_header(self, path: str, file: SourceFile) -> tuple[_Attribute, ...]:
         return _read_header(self._lines(path, file), path)
 
-    def read_file(self, path: str, file: SourceFile) -> Iterator[Values]:
+    def read_file(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
         lines = self._lines(path, file)
         header = _read_header(lines, path)
         row = 0
@@ -182,12 +183,12 @@ def _split_fields(text: str) -> list[str] | None:
     at = 0
     while True:
         match = _FIELD.match(text, at)
-        if match is None:
-            return None
-        fields.append(match[1])
-        if match.end() == len(text) and (match.end() == match.end(1) or text[match.end() - 1] not in ",\t"):
-            return fields
+        assert match is not None  # it matches the empty string as well
+        fields.append(match[1].rstrip())
         at = match.end()
+        if match[3] or (at < len(text) and "\t" in match[2]):
+            continue
+        return fields if at == len(text) else None
 
 
 def _unquote(text: str) -> str:
@@ -231,7 +232,7 @@ def _parse_sparse_row(text: str, header: Sequence[_Attribute], where: Location) 
             inner = None
             break
         one = header[int(match[1])]
-        values[one.name] = _parse_value(match[2], one, where)
+        values[one.name] = _parse_value(match[2].rstrip(), one, where)
         if isinstance(values[one.name], RekordError):
             return values[one.name]  # type: ignore[no-any-return]
         at = match.end()

@@ -16,7 +16,14 @@ from rekord.arguments import check_keywords
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import SizeCheckedFile, SourceFile, corrupt_file_error, empty_file_error, source_path
+from rekord.sources.base import (
+    SizeCheckedFile,
+    SourceFile,
+    SourceGuess,
+    corrupt_file_error,
+    empty_file_error,
+    source_path,
+)
 from rekord.sources.libraries import import_reader
 from rekord.sources.table_files import kept_columns
 from rekord.sources.value_tables import Values, ValueTable, to_plain_value
@@ -25,6 +32,10 @@ EXTENSIONS = (".avro",)
 MAGIC = b"Obj\x01"
 
 MAX_BLOCK_BYTES = 256 << 20
+MAX_RATIO = 250
+"""How many times its compressed size a block may have, if it is larger than `FREE_BLOCK_BYTES`."""
+
+FREE_BLOCK_BYTES = 4 << 20
 _MAX_HEADER_BYTES = 16 << 20
 _MAX_LEVELS = 32
 _SYNC_BYTES = 16
@@ -38,7 +49,7 @@ class AvroSource(ValueTable):
     kind = "avro"
     extensions = EXTENSIONS
 
-    def read_file(self, path: str, file: SourceFile) -> Iterator[Values]:
+    def read_file(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
         fastavro = import_reader("fastavro", "tables", "an Avro file")
         if not file.size_bytes:
             raise empty_file_error(path, "an empty file", expected="an Avro file")
@@ -96,19 +107,19 @@ class _BlockReader:
             if self._take(_SYNC_BYTES) != self._sync:
                 raise self._corrupt("a block without its marker")
             try:
-                data = self._inflate(data)
+                data = self._inflate(data, min(MAX_BLOCK_BYTES, max(FREE_BLOCK_BYTES, MAX_RATIO * len(data))))
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as failure:
                 raise self._corrupt(f"a block that cannot be decompressed: {failure}") from None
             if count < 0 or count > len(data):  # every record has at least one byte
                 raise self._corrupt(f"a block of {count:,} records in {len(data):,} bytes")
             yield count, data
 
-    def _choose_codec(self, name: str) -> Callable[[bytes], bytes]:
-        codecs: dict[str, Callable[[bytes], bytes]] = {
-            "null": lambda data: data,
-            "deflate": lambda data: _bounded(zlib.decompressobj(-15), data),
-            "bzip2": lambda data: _bounded(bz2.BZ2Decompressor(), data),
-            "xz": lambda data: _bounded(lzma.LZMADecompressor(memlimit=MAX_BLOCK_BYTES), data),
+    def _choose_codec(self, name: str) -> Callable[[bytes, int], bytes]:
+        codecs: dict[str, Callable[[bytes, int], bytes]] = {
+            "null": lambda data, most: data,
+            "deflate": lambda data, most: _bounded(zlib.decompressobj(-15), data, most),
+            "bzip2": lambda data, most: _bounded(bz2.BZ2Decompressor(), data, most),
+            "xz": lambda data, most: _bounded(lzma.LZMADecompressor(memlimit=MAX_BLOCK_BYTES), data, most),
             "snappy": _inflate_snappy,
             "zstandard": _inflate_zstandard,
         }
@@ -150,16 +161,20 @@ class _BlockReader:
         return corrupt_file_error(self.path, "Avro file", found[:100])
 
 
-def _bounded(inflate: Any, data: bytes) -> bytes:
-    out: bytes = inflate.decompress(data, MAX_BLOCK_BYTES + 1)
-    if len(out) > MAX_BLOCK_BYTES:
-        raise ValueError(f"more than {MAX_BLOCK_BYTES >> 20} MiB in a block")
+def _bounded(inflate: Any, data: bytes, most: int) -> bytes:
+    out: bytes = inflate.decompress(data, most + 1)
+    if len(out) > most:
+        raise _expansion(data, most)
     if not inflate.eof:
         raise EOFError("it ends too early")
     return out
 
 
-def _inflate_snappy(data: bytes) -> bytes:
+def _expansion(data: bytes, most: int) -> ValueError:
+    return ValueError(f"{len(data):,} bytes expand to more than {most:,}")
+
+
+def _inflate_snappy(data: bytes, most: int) -> bytes:
     import pyarrow as pa
 
     length = shift = 0
@@ -168,21 +183,21 @@ def _inflate_snappy(data: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             break
-    if length > MAX_BLOCK_BYTES:
-        raise ValueError(f"more than {MAX_BLOCK_BYTES >> 20} MiB in a block")
+    if length > most:
+        raise _expansion(data, most)
     out: bytes = pa.Codec("snappy").decompress(data[:-4], length, asbytes=True)
     if zlib.crc32(out) != int.from_bytes(data[-4:], "big"):
         raise ValueError("its checksum is wrong")
     return out
 
 
-def _inflate_zstandard(data: bytes) -> bytes:
+def _inflate_zstandard(data: bytes, most: int) -> bytes:
     import pyarrow as pa
 
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        out: bytes = stream.read(MAX_BLOCK_BYTES + 1)
-    if len(out) > MAX_BLOCK_BYTES:
-        raise ValueError(f"more than {MAX_BLOCK_BYTES >> 20} MiB in a block")
+        out: bytes = stream.read(most + 1)
+    if len(out) > most:
+        raise _expansion(data, most)
     return out
 
 

@@ -51,6 +51,7 @@ from rekord.sources.fields import (
     split_fields,
 )
 from rekord.sources.lines import (
+    NAME_THE_ENCODING,
     FileSpan,
     RowBlock,
     RowIndex,
@@ -80,6 +81,10 @@ SAMPLE_BYTES = 64 << 20
 _MAX_COLUMNS = 100_000
 _MAX_HEAD_BLOCKS = 4
 _DELIMITERS = ",\t;|"
+_DELIMITER_LINE = re.compile(rb"sep=([\t -~])\r?\n", re.IGNORECASE)
+_QUOTED_FIELD = re.compile(rb'"[^"]*"')
+_SNIFFED_BYTES = 1 << 16
+_SNIFFED_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,8 +249,16 @@ def _read_start(
 ) -> _CsvStart:
     """The first lines of a file; `has_header` is that of the files before it."""
     head, offset = read_text_head(stream, path)
-    delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
-    first = next(read_row_blocks(stream, RowSyntax(delimiter), RowStart(offset, 0, 1), head=head), None)
+    start = RowStart(offset, 0, 1)
+    guesses: tuple[SourceGuess, ...] = ()
+    named = _DELIMITER_LINE.match(head)
+    if named is not None and requested.delimiter in (None, named[1].decode()):
+        delimiter = named[1].decode()
+        head, start = head[named.end() :], RowStart(offset + named.end(), 0, 2)
+        guesses = (SourceGuess(None, f"the first line, sep={delimiter}, is the delimiter, as Excel writes it"),)
+    else:
+        delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
+    first = next(read_row_blocks(stream, RowSyntax(delimiter), start, head=head), None)
     if first is None:
         raise empty_file_error(path, "only empty lines", expected="a header and rows")
     if isinstance(first, UnreadableRow):
@@ -257,14 +270,17 @@ def _read_start(
         )
     fields = split_fields(first.row(0), delimiter)
     line = int(first.lines[0])
-    guesses = _guess_delimiter(delimiter, file.path, requested, len(fields))
+    guesses = guesses or _guess_delimiter(delimiter, file.path, requested, len(fields))
     has_header = requested.header if has_header is None else has_header
     if has_header is None:
         has_header, guess = _guess_header(fields, requested)
         guesses += guess
     if not has_header:
         names = _choose_names(requested, len(fields), path)
-        return _CsvStart(delimiter, names, RowStart(offset, 0, 1), line, False, guesses)
+        return _CsvStart(delimiter, names, start, line, False, guesses)
+    if _is_index_header(fields):
+        fields = [INDEX_COLUMN.encode(), *fields[1:]]
+        guesses += (index_guess(path),)
     names = _parse_header(fields, path, line)
     spaced = [field for field, name in zip(fields, names, strict=True) if field.decode() != name]
     if spaced:
@@ -313,11 +329,34 @@ def _sniff_delimiter(name: str, head: bytes) -> str:
     bare = name.lower().removesuffix(".gz")
     if bare.endswith((".tsv", ".tab")):
         return "\t"
-    stripped = head.lstrip(b"\r\n")
-    line = re.sub(rb'"[^"]*"', b"", re.split(rb"[\r\n]", stripped, maxsplit=1)[0])
-    counts = {mark: line.count(mark.encode()) for mark in _DELIMITERS}
-    best = max(_DELIMITERS, key=lambda mark: counts[mark])
-    return best if counts[best] else ","
+    lines = [line for line in _QUOTED_FIELD.sub(b"", head[:_SNIFFED_BYTES]).splitlines() if line.strip()]
+    if len(head) > _SNIFFED_BYTES and len(lines) > 1:
+        lines.pop()  # it is cut
+    del lines[_SNIFFED_LINES:]
+
+    def weigh(mark: str) -> tuple[int, int]:
+        """How many lines have as many fields as the first, and how many that is."""
+        counts = [line.count(mark.encode()) for line in lines]
+        return (counts.count(counts[0]), counts[0]) if counts and counts[0] else (0, 0)
+
+    best = max(_DELIMITERS, key=weigh)
+    return best if weigh(best)[1] else ","
+
+
+INDEX_COLUMN = "index"
+"""The name of a first column without one: `DataFrame.to_csv`, `to_excel` and R write the names of rows there."""
+
+
+def index_guess(path: str) -> SourceGuess:
+    """The guess about a first column without a name."""
+    what = f"the first column of {os.path.basename(path)[:60]} has no name, and is read as `{INDEX_COLUMN}`"
+    return SourceGuess(INDEX_COLUMN, what, f'to leave it out: drop=["{INDEX_COLUMN}"]')
+
+
+def _is_index_header(fields: Sequence[bytes]) -> bool:
+    """Whether only the first column has no name."""
+    names = [field.strip() for field in fields]
+    return len(names) > 1 and not names[0] and all(names[1:]) and INDEX_COLUMN.encode() not in names
 
 
 def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
@@ -330,13 +369,14 @@ def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
         try:
             name = field.decode().strip()
         except UnicodeDecodeError as failure:
+            proposal = propose_encoding(b" ".join(fields))
             raise _header_error(
                 path,
                 line,
                 what=f"name of column {place:,} is not UTF-8",
                 expected="names in UTF-8",
                 found=f"the byte 0x{field[failure.start]:02x}",
-                do=f'encoding="{propose_encoding(field)[0]}"',
+                do=NAME_THE_ENCODING if proposal is None else f'encoding="{proposal[0]}"',
             ) from None
         if not name:
             raise _header_error(
@@ -571,10 +611,10 @@ def csv(
     false Int64 of dtype bool, everything else Text as written: dates, digits after a leading zero, numbers beyond
     int64. A column in which a field is one of `na` is optional.
 
-    `delimiter` is a tab for .tsv and .tab, else detected from the first line. `columns` is a list of the columns to
+    `delimiter` is a tab for .tsv and .tab, else detected from the first lines. `columns` is a list of the columns to
     keep, or a dict of types for some of them, such as {"zip": rk.Text()}. With `header=False` the first line is a
     row, and `columns` names all columns in order; by default they are column_0, column_1, …. Without `header`, a
-    first line with numbers is a row.
+    first line with numbers is a row. A first column without a name, as pandas writes its index, is `index`.
 
     `decimal=","` reads 3,14 as a number. From the fields of the columns in `numbers`, currency and percent signs and
     separators of thousands are removed: "$1,200" is 1200, "45 %" is 45. `strip` removes spaces around texts.

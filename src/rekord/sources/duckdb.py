@@ -26,7 +26,7 @@ from rekord.sources.base import (
     source_path,
 )
 from rekord.sources.libraries import import_reader
-from rekord.sources.sqlite import check_unique_names, query_error, quote_name
+from rekord.sources.sqlite import check_unique_names, open_changes_error, query_error, quote_name
 from rekord.sources.table_files import TableFiles, check_same_columns, kept_columns
 from rekord.sources.tables import TableColumn, build_facts
 from rekord.sources.value_tables import check_head, missing_table_error, several_tables_error, table_name
@@ -123,19 +123,22 @@ class DuckdbSource(TableFiles):
         require_own_file(path, "a DuckDB database")
         check_head(path, file, "DuckDB database", MAGIC, MAGIC_OFFSET)
         _check_size(path, file)
+        if os.path.exists(f"{path}.wal") and os.path.getsize(f"{path}.wal"):
+            raise open_changes_error(path, ".wal", f"duckdb {path} CHECKPOINT")
         try:
             database = package.connect(os.path.abspath(path), read_only=True, config=_SETTINGS)
         except package.Error as failure:
             raise corrupt_file_error(path, "DuckDB database", _first_line(failure)) from None
         reader: Any = None
         try:
+            database.execute("SET enable_progress_bar = false")  # DuckDB shows one to interactive users
             query = self.query
             if query is None:
                 query = f"SELECT * FROM {quote_name(_choose_table(database, path, self.table))}"
             else:
                 _check_query(package, database, query, path)
             reader = database.sql(query).to_arrow_reader(_BATCH_ROWS)
-            yield reader
+            yield _UtcReader(reader)
         except (package.IOException, package.FatalException, package.InternalException) as failure:
             raise corrupt_file_error(path, "DuckDB database", _first_line(failure)) from None
         except package.Error as failure:
@@ -211,6 +214,33 @@ def _check_query(package: Any, database: Any, query: str, path: str) -> None:
     if kinds != ["SELECT"]:
         found = "no statement" if not kinds else " and ".join(f"a statement {kind}" for kind in kinds[:3])
         raise query_error(path, found, None)
+
+
+class _UtcReader:
+    """Record batches with times in UTC: DuckDB names the zone of the machine, and their ticks are the same."""
+
+    def __init__(self, reader: Any) -> None:
+        import pyarrow as pa
+
+        self._reader = reader
+        self.schema = pa.schema(
+            [
+                field.with_type(pa.timestamp(field.type.unit, "UTC"))
+                if pa.types.is_timestamp(field.type) and field.type.tz is not None
+                else field
+                for field in reader.schema
+            ]
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in self._reader:
+            columns = [
+                column if column.type == field.type else column.cast(field.type)
+                for column, field in zip(batch.columns, self.schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def _first_line(failure: Exception) -> str:

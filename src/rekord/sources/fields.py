@@ -383,6 +383,8 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?", re.ASCII)
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?(?:Z|[+-]\d{2}:?\d{2})?", re.ASCII)
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}|\d{4}([./])\d{1,2}\2\d{1,2}", re.ASCII)
 _NUMBER_FIELD = r"^[ \t]*[+-]?(?:\d+\.?\d*|\.\d+|[nN][aA][nN]|[iI][nN][fF])(?:[eE][+-]?\d+)?[ \t]*$"  # for Arrow
+_POINT_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+", re.ASCII)
+_HAS_DECIMAL_COMMA = "has a decimal comma"
 _BOOLEANS = ({"yes", "no"}, {"y", "n"}, {"t", "f"}, {"on", "off"}, {"true", "false"})
 
 
@@ -413,13 +415,19 @@ class ColumnTexts:
 
 
 def guess_text_column(
-    column: ColumnTexts, *, na: Sequence[str] | None, delimiter: str | None, stripped: bool = False
+    column: ColumnTexts,
+    *,
+    na: Sequence[str] | None,
+    delimiter: str | None,
+    decimal: str = ".",
+    stripped: bool = False,
 ) -> Iterator[SourceGuess]:
     """The guesses about a column that is stored as text.
 
-    `na` are the words for missing values, None if the source has none; `delimiter` is that of a CSV file.
+    `na` are the words for missing values, None if the source has none; `delimiter` is that of a CSV file, and
+    `decimal` the mark of its numbers.
     """
-    guess = _guess_type(column, na, delimiter)
+    guess = _guess_type(column, na, delimiter, decimal)
     if guess is not None:
         yield guess
     if not stripped and delimiter is not None:
@@ -429,7 +437,9 @@ def guess_text_column(
             yield SourceGuess(column.name, what, "to remove them: strip=True")
 
 
-def _guess_type(column: ColumnTexts, na: Sequence[str] | None, delimiter: str | None) -> SourceGuess | None:
+def _guess_type(
+    column: ColumnTexts, na: Sequence[str] | None, delimiter: str | None, decimal: str
+) -> SourceGuess | None:
     bare = [text.strip(" \t") for text in column.texts]
     if not bare:
         return None
@@ -439,7 +449,17 @@ def _guess_type(column: ColumnTexts, na: Sequence[str] | None, delimiter: str | 
     if numbers == len(bare):
         if padded is not None and is_csv:
             return _text_guess(name, f"{padded} has a leading zero", f"to read integers: {_declare(name, 'Int64()')}")
-        return None if is_csv else _text_guess(name, f"its numbers are strings, first {column.locate(0)}", None)
+        if not is_csv:
+            return _text_guess(name, f"its numbers are strings, first {column.locate(0)}", None)
+        pointed = None if decimal == "." else column.find(lambda text: "." in text)
+        if pointed is None:
+            return None
+        also = decimal_option(decimal)
+        return _text_guess(
+            name,
+            f"{pointed} has a point, not a decimal comma",
+            f"if points separate thousands: {_numbers(name)} {also}",
+        )
     marked = _guess_number_notation(column, bare, delimiter)
     if marked is not None:
         return marked
@@ -463,15 +483,15 @@ def _guess_number_notation(column: ColumnTexts, bare: Sequence[str], delimiter: 
     if delimiter is None:
         return None
     others = [text for text in bare if not _NUMBER.fullmatch(text)]
-    name, numbers = column.name, f"to read numbers: numbers=[{_quote(column.name)}]"
+    name, numbers = column.name, f"to read numbers: {_numbers(column.name)}"
     if all(_DECIMAL_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text) for text in others):
         place = column.find(lambda text: "," in text)
         is_decimal = any(not _THOUSANDS.fullmatch(text) for text in others)
         if is_decimal:
-            return _text_guess(name, f"{place} has a decimal comma", 'to read numbers: decimal=","')
+            return _text_guess(name, f"{place} {_HAS_DECIMAL_COMMA}", 'to read numbers: decimal=","')
         if any(text.count(",") > 1 or "." in text for text in others):
             return _text_guess(name, f"{place} has separators of thousands", numbers)
-        do = f'if it separates thousands: numbers=[{_quote(name)}]; if it is a decimal comma: decimal=","'
+        do = f'if it separates thousands: {_numbers(name)}; if it is a decimal comma: decimal=","'
         return _text_guess(name, f"{place} has a comma", do)
     for decimal in (".", ","):
         if all(_NUMBER.fullmatch(clean_number(text, decimal)) for text in others) and not any(
@@ -528,6 +548,7 @@ def guess_table_columns(
         for known, more in zip(fields, read, strict=True):
             known += more
     words: dict[str, list[tuple[str, TextPlace]]] = {}
+    has_commas = False
     for column, texts in zip(table.columns, fields, strict=True):
         present = [place for place in texts if place.text not in table.na]
         for word in dict.fromkeys(place.text for place in texts if place.text in table.na and place.text.strip()):
@@ -539,9 +560,11 @@ def guess_table_columns(
             ColumnTexts(name=column.name, texts=[place.text for place in present], locate=present.__getitem__),
             na=na,
             delimiter=table.delimiter,
+            decimal=table.decimal,
             stripped=table.strip,
         )
         guesses = list(found)
+        has_commas = has_commas or any(_HAS_DECIMAL_COMMA in guess.what for guess in guesses)
         if not any(guess.what.startswith(f"`{column.name[:60]}` is text") for guess in guesses):
             numbers = sum(counts[column.place][1:6])
             place = turned.get(column.place)
@@ -551,6 +574,14 @@ def guess_table_columns(
                 why = f"of {place}, after {format_count(numbers, 'number')}"
                 yield missing_word_guess(column.name, why, [place.text], na)
         yield from guesses
+    for column, texts in zip(table.columns, fields, strict=True) if has_commas else ():
+        pointed = [place for place in texts if "." in place.text] if column.form == "real" else []
+        if pointed and all(_POINT_THOUSANDS.fullmatch(place.text.strip(" \t")) for place in pointed):
+            what = (
+                f"`{column.name[:60]}` is read with a decimal point, first {pointed[0]}; others have a decimal comma"
+            )
+            do = f"if points separate thousands: {_numbers(column.name)} {decimal_option(',')}"
+            yield SourceGuess(column.name, what, do)
     for word, places in words.items() if is_usual_na else ():
         name, first = places[0]
         also = f", also in {format_count(len(places) - 1, 'other column')}" if len(places) > 1 else ""
@@ -652,6 +683,10 @@ def _text_guess(name: str, why: str, do: str | None) -> SourceGuess:
 
 def _declare(name: str, feature: str) -> str:
     return f"columns={{{_quote(name)}: rk.{feature}}}"
+
+
+def _numbers(name: str) -> str:
+    return f"numbers=[{_quote(name)}]"
 
 
 def _quote(text: str) -> str:

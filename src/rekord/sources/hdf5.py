@@ -47,6 +47,7 @@ _CACHE_BYTES = 32 << 20
 _SAMPLE_BYTES = 64 << 20
 _MAX_LEVELS = 32
 _MAX_OBJECTS = 100_000
+_MAX_VIRTUAL_LEVELS = 8
 
 
 class _Dataset(NamedTuple):
@@ -191,6 +192,7 @@ def _find_datasets(opened: Any, group: str | None, path: str, unused: list[Unuse
             raise missing_column_error(name, list(top) if isinstance(top, h5py.Group) else [], path)
         _check_link(top, name, path)
         top = top[name]
+        _refuse_pandas(top, path)
     found: list[_Dataset] = []
     if isinstance(top, h5py.Dataset):
         _add_dataset(top, top.name.rpartition("/")[2], path, found, unused)
@@ -214,11 +216,27 @@ def _find_datasets(opened: Any, group: str | None, path: str, unused: list[Unuse
                 continue
             one = folder[name]
             if isinstance(one, h5py.Group):
+                _refuse_pandas(one, path)
                 below.append((one, f"{above}{name}/", level + 1))
             elif isinstance(one, h5py.Dataset):
                 _add_dataset(one, f"{above}{name}", path, found, unused)
         waiting += reversed(below)
     return found
+
+
+def _refuse_pandas(group: Any, path: str) -> None:
+    """Raise X525 for a DataFrame: its columns are stored in blocks by type, with their names and times elsewhere."""
+    if "pandas_type" not in group.attrs:
+        return
+    name = group.name.strip("/")
+    raise error(
+        "X525",
+        f"`{name[:60]}` is a DataFrame, as pandas stores it",
+        location=Location(path=path, feature=name[:60]),
+        expected="datasets with rows as the first dimension",
+        found="a group with the attribute pandas_type",
+        do=f"rk.write(pandas.read_hdf({path!r}, {name[:60]!r}), out)",
+    )
 
 
 def _check_link(group: Any, name: str, path: str) -> bool:
@@ -231,18 +249,16 @@ def _check_link(group: Any, name: str, path: str) -> bool:
 
 
 def _add_dataset(one: Any, name: str, path: str, found: list[_Dataset], unused: list[UnusedInput]) -> None:
-    if one.external:
-        raise _outside_error(path, f"`{name[:60]}` is stored in {one.external[0][0][:60]}")
-    if one.is_virtual and any(source.file_name != "." for source in one.virtual_sources()):
-        raise _outside_error(path, f"`{name[:60]}` is made of datasets of other files")
+    _check_storage(one, name, path)
     if one.shape is None or not one.shape:
         unused.append(UnusedInput("column", name, "a single value, not a row per value"))
         return
     dtype = one.dtype
     row_shape = tuple(int(size) for size in one.shape[1:])
-    declared = math.prod(one.shape) * dtype.itemsize
-    stored = one.id.get_storage_size()
-    if declared > _FREE_BYTES + _MAX_STORED_RATIO * stored and not one.is_virtual:
+    # Rows without bytes cost time, and fill values and virtual datasets have no bytes of their own.
+    declared = one.shape[0] * max(1, math.prod(row_shape) * dtype.itemsize)
+    stored = one.file.id.get_filesize() if one.is_virtual else one.id.get_storage_size()
+    if declared > _FREE_BYTES + _MAX_STORED_RATIO * stored:
         raise corrupt_file_error(
             path, "HDF5 file", f"`{name[:60]}` declares {declared:,} bytes and stores {stored:,}"
         )
@@ -258,6 +274,22 @@ def _add_dataset(one: Any, name: str, path: str, found: list[_Dataset], unused: 
         row_bytes = max(1, math.prod(shape) * kind.itemsize)
         chunk_rows = one.chunks[0] if one.chunks else 1
         found.append(_Dataset(column, one.name, field, int(one.shape[0]), shape, str(kind), row_bytes, chunk_rows))
+
+
+def _check_storage(one: Any, name: str, path: str, level: int = 0) -> None:
+    """Refuse data in other files, also where a virtual dataset leads to it by way of this file."""
+    if one.external:
+        raise _outside_error(path, f"`{name[:60]}` is stored in {one.external[0][0][:60]}")
+    for source in one.virtual_sources() if one.is_virtual else ():
+        if source.file_name != "." or "%" in source.dset_name or level > _MAX_VIRTUAL_LEVELS:
+            raise _outside_error(path, f"`{name[:60]}` is made of datasets of other files")
+        place: Any = one.file
+        for part in [part for part in source.dset_name.split("/") if part]:
+            if part not in place or not _check_link(place, part, path):
+                raise _outside_error(path, f"`{name[:60]}` is made of what a link leads to")
+            place = place[part]
+        if isinstance(place, _import_h5py().Dataset):
+            _check_storage(place, name, path, level + 1)
 
 
 def _check_type(dtype: Any, shape: tuple[int, ...], name: str, path: str) -> None:

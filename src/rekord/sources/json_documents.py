@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rekord.errors import RekordError, error
@@ -38,7 +38,7 @@ def iter_document_rows(stream: ByteStream, path: str, head: bytes = b"") -> Iter
 def _iter_member_rows(reader: _Reader, path: str) -> Iterator[bytes]:
     """The rows of the only member of an object that is a list of objects."""
     rows: list[str] = []
-    others: list[tuple[str, Any]] = []
+    others: dict[str, Any] = {}
     reader.take("{")
     while reader.peek() != "}":
         name = reader.value()
@@ -48,12 +48,14 @@ def _iter_member_rows(reader: _Reader, path: str) -> Iterator[bytes]:
         if reader.peek() == "[" and reader.peek_inside() == "{":
             if rows:
                 raise _document_error(
-                    path, f"lists of objects: {rows[0][:30]}, {name[:30]}", f".{_jq_name(rows[0])}[]"
+                    path,
+                    f"lists of objects: {rows[0][:30]}, {name[:30]}",
+                    _jq_command(f".{_jq_name(rows[0])}[]", path),
                 )
             rows.append(name)
             yield from reader.elements()
         else:
-            others.append((name, reader.value()))
+            others[name] = reader.value()
         if reader.peek() != "}":
             reader.take(",")
             if reader.peek() == "}":
@@ -62,27 +64,48 @@ def _iter_member_rows(reader: _Reader, path: str) -> Iterator[bytes]:
     reader.expect_end()
     if rows:
         return
-    lists = [value for _, value in others if isinstance(value, list)]
-    objects = [value for _, value in others if isinstance(value, dict)]
-    if len(lists) == len(others) > 0 and len({len(one) for one in lists}) == 1:
-        raise _document_error(path, "a list per column", None)
-    if len(objects) == len(others) > 1:
-        raise _document_error(path, "an object per column or per row", None)
-    names = ", ".join(name[:20] for name, _ in others[:_MAX_SHOWN])
-    raise _document_error(path, f"one object, with the members {names}", ".")
+    form = find_table_form(others)
+    if form is not None:
+        found, orient = form
+        read = f"pandas.read_json({path!r}, orient={orient!r})"
+        raise _document_error(path, found, f"rk.write({read}, out)")
+    names = ", ".join(name[:20] for name in list(others)[:_MAX_SHOWN])
+    raise _document_error(path, f"one object, with the members {names}", _jq_command(".", path))
+
+
+def find_table_form(document: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What an object is if it looks like a table that is not a list of rows, and the name that pandas has for it."""
+    values = list(document.values())
+    if isinstance(document.get("columns"), list) and isinstance(document.get("data"), list):
+        return "lists of columns and of data", "split"
+    if all(isinstance(value, list) for value in values):
+        lengths = {len(value) for value in values}
+        return (
+            ("a list per column", "columns") if len(values) > 1 and len(lengths) == 1 and max(lengths) > 1 else None
+        )
+    if not values or not all(isinstance(value, dict) for value in values):
+        return None
+    inner = set(values[0])
+    if any(set(value) != inner for value in values):
+        return None
+    if _are_numbers(document):
+        return "an object per row, by its number", "index"
+    return ("an object per column or per row", "columns") if len(values) > 1 or _are_numbers(inner) else None
+
+
+def _are_numbers(names: Collection[str]) -> bool:
+    return bool(names) and all(name.isdecimal() for name in names)
 
 
 def _jq_name(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
 
 
-def _document_error(path: str, found: str, filter: str | None) -> RekordError:
-    place = shlex.quote(path)
-    do = (
-        f"rk.write(pandas.read_json({path!r}), out)"
-        if filter is None
-        else f"jq -c {shlex.quote(filter)} {place} > rows.jsonl"
-    )
+def _jq_command(filter: str, path: str) -> str:
+    return f"jq -c {shlex.quote(filter)} {shlex.quote(path)} > rows.jsonl"
+
+
+def _document_error(path: str, found: str, do: str) -> RekordError:
     return error(
         "X553",
         location=Location(path=path),

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import msgspec
@@ -30,7 +30,7 @@ from rekord.sources.base import (
     SurveyCache,
 )
 from rekord.sources.fields import guess_json_columns
-from rekord.sources.json_documents import is_row_list, iter_document_rows
+from rekord.sources.json_documents import find_table_form, is_row_list, iter_document_rows
 from rekord.sources.lines import (
     LINE_SYNTAX,
     LineSource,
@@ -77,6 +77,7 @@ SAMPLE_ROWS = 10_000
 """The schema comes from the first `HEAD_ROWS` rows, and from `SAMPLE_ROWS` of the rest, evenly spread."""
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+_NO_JSON_NUMBER = re.compile(rb"[:\[,]\s*(-?(?:NaN|Infinity))\b")
 _WHITESPACE = b" \t\r\n"
 _FILE_START = RowStart(0, 0, 1)
 
@@ -85,9 +86,20 @@ _FILE_START = RowStart(0, 0, 1)
 class _JsonFiles(LineSource):
     """JSON files and their encoding."""
 
+    # Columns that the schema leaves out, or has; those with values of several types can be dropped.
+    without: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+
     kind = "jsonl"
     extensions = EXTENSIONS
     gzipped: ClassVar[bool]
+
+    def column_names(self) -> list[str]:
+        """The names of all columns of the rows that are sampled."""
+        try:
+            return list(self.survey().names)
+        except RekordError:  # if it is not about a column, it is raised again
+            return list(replace(self, without=(), only=()).survey().names)
 
     def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
         seen = self.survey(opened)
@@ -95,7 +107,7 @@ class _JsonFiles(LineSource):
 
     def survey(self, opened: SizeCheckedFile | None = None) -> _JsonSurvey:
         """Inspect all files, each opened once; `opened` is the only file if it is already open."""
-        key = self.listing(), self.encoding, self.gzipped
+        key = self.listing(), self.encoding, self.gzipped, self.without, self.only
         return _surveys.get(key, lambda: _survey_files(*key, opened))
 
 
@@ -164,6 +176,7 @@ def jsonl(path: str | os.PathLike[str], *, encoding: str | None = None) -> JsonS
 @dataclass(frozen=True, slots=True)
 class _JsonSurvey:
     listing: FileListing
+    names: tuple[str, ...]  # of all columns
     schema: Schema
     indexes: tuple[RowIndex, ...]
     documents: frozenset[str]  # the files that are one document each
@@ -175,7 +188,12 @@ _surveys: SurveyCache[_JsonSurvey] = SurveyCache()
 
 
 def _survey_files(
-    listing: FileListing, encoding: str | None, gzipped: bool, opened: SizeCheckedFile | None
+    listing: FileListing,
+    encoding: str | None,
+    gzipped: bool,
+    without: tuple[str, ...],
+    only: tuple[str, ...] | None,
+    opened: SizeCheckedFile | None,
 ) -> _JsonSurvey:
     sample = _JsonRowSample()
     indexes = []
@@ -208,10 +226,27 @@ def _survey_files(
         raise sample.problem or base.empty_file_error(
             path, "a file without rows", expected='lines such as {"label": 3}'
         )
-    with add_location(path=path if len(indexes) == 1 else None):
-        schema = infer_rows(sample.first + sample.later)
+    sampled = sample.first + sample.later
+    names = tuple(dict.fromkeys(name for row in sampled for name in row))
+    kept = {name for name in names if name not in without and (only is None or name in only)}
+    if len(kept) < len(names):
+        sampled = [{name: value for name, value in row.items() if name in kept} for row in sampled]
+    schema = Schema({})
+    if kept:
+        with add_location(path=path if len(indexes) == 1 else None):
+            schema = _infer_schema(sampled)
     guesses += guess_json_columns(sample.first, schema)
-    return _JsonSurvey(listing, schema, tuple(indexes), frozenset(documents), rows, tuple(guesses))
+    return _JsonSurvey(listing, names, schema, tuple(indexes), frozenset(documents), rows, tuple(guesses))
+
+
+def _infer_schema(rows: Sequence[Mapping[str, Any]]) -> Schema:
+    try:
+        return infer_rows(rows)
+    except RekordError as failure:
+        name = failure.location.feature
+        if name is not None:
+            failure.do = f'write its values as one type; or leave the column out: drop=["{name[:60]}"]'
+        raise
 
 
 class _JsonRowSample:
@@ -270,6 +305,8 @@ def _is_document(stream: ByteStream, path: str, head: bytes) -> bool:
         return False
     line, newline, rest = start.partition(b"\n")
     if not newline:
+        if start.startswith(b"["):
+            return True  # decoding it, to see what it is, would take the memory of all rows
         pieces = [start]
         while sum(map(len, pieces)) <= lines.MAX_ROW_BYTES and (piece := stream.read(base.READ_BYTES)):
             pieces.append(piece)
@@ -285,7 +322,11 @@ def _is_document(stream: ByteStream, path: str, head: bytes) -> bool:
         return start.startswith(b"[") or (bool(rest.strip(_WHITESPACE)) and not _ends_in_line(line))
     if rest.strip(_WHITESPACE):
         return False
-    return not isinstance(value, dict) or any(is_row_list(inner) for inner in value.values())
+    if not isinstance(value, dict) or any(is_row_list(inner) for inner in value.values()):
+        return True
+    # The only line of a file of lines is a row; a file .json can be a table by columns.
+    is_json = path.lower().removesuffix(".gz").endswith(".json")
+    return is_json and find_table_form(value) is not None
 
 
 def _ends_in_line(line: bytes) -> bool:
@@ -390,12 +431,16 @@ def _json_error(raw: bytes, failure: Exception, where: Location) -> RekordError:
         raw.decode()
     except UnicodeDecodeError as wrong:
         return lines.not_utf8_error(raw, wrong.start, where, None)
+    constant = _NO_JSON_NUMBER.search(raw)
     return error(
         "E355",
         location=where,
         expected="one complete JSON object per line",
         found=f"{_describe_failure(failure)}: {preview(raw[:60].strip().decode(errors='replace'))}",
-        do="fix or remove this line",
+        likely=None
+        if constant is None
+        else f"{constant[1].decode()}: Python's json writes it, and JSON has no such value",
+        do="fix or remove this line" if constant is None else "write null instead of NaN and infinite numbers",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -405,25 +406,39 @@ def unreadable_row_error(lost: UnreadableRow, path: str) -> RekordError:
 
 def not_utf8_error(data: bytes, at: int, where: Location, column: str | None) -> RekordError:
     """The error for a text whose byte `at` is the first that is not valid UTF-8."""
-    is_single = data[at : at + 1] >= b"\x80" and data[at + 1 : at + 2] < b"\x80"
+    proposal = propose_encoding(data)
     return error(
         "E353",
         location=where.within(feature=column),
         expected="text in UTF-8",
         found=f"bytes {data[max(at - 4, 0) : at + 8].hex(' ')}",
-        likely=f"the file is in {propose_encoding(data)[1]}: single bytes above 0x7f among ASCII"
-        if is_single
-        else None,
-        do=f'encoding="{propose_encoding(data)[0]}"' if is_single else "save the file in UTF-8, or pass encoding=",
+        likely=None if proposal is None else f"the file is in {proposal[1]}: single bytes above 0x7f among ASCII",
+        do=NAME_THE_ENCODING if proposal is None else f'encoding="{proposal[0]}"',
     )
 
 
-def propose_encoding(data: bytes) -> tuple[str, str]:
-    """An encoding for text that is not UTF-8: the name for `encoding=`, and its usual name."""
-    # Latin-1 has control characters where Windows-1252 has letters and quotation marks.
-    if any(0x80 <= byte < 0xA0 for byte in data):
-        return "cp1252", "Windows-1252"
-    return "latin-1", "Latin-1"
+NAME_THE_ENCODING = 'save the file in UTF-8, or name its encoding, such as encoding="shift_jis"'
+"""What to do about bytes that could be text in several encodings: a wrong one reads other letters, silently."""
+
+_ASCII_LETTER = re.compile(rb"[A-Za-z]")
+_LONG_RUN = re.compile(rb"[\x80-\xff]{4}")
+_CONTROL_BEFORE_LETTER = re.compile(rb"[\x80-\x9f][\x40-\x7e]")
+
+
+def propose_encoding(data: bytes) -> tuple[str, str] | None:
+    """An encoding for text that is not UTF-8: the name for `encoding=`, and its usual name; None if it is doubtful.
+
+    In languages of Western Europe most letters are ASCII, and the others are single bytes between them.
+    """
+    others = sum(byte >= 0x80 for byte in data)
+    is_western = others < 2 or 5 * others <= 3 * (others + len(_ASCII_LETTER.findall(data)))
+    if not is_western or _LONG_RUN.search(data):
+        return None
+    # Latin-1 has control characters where Windows-1252 has quotation marks, dashes and few letters.
+    controls = sum(0x80 <= byte < 0xA0 for byte in data)
+    if controls > 1 and 2 * len(_CONTROL_BEFORE_LETTER.findall(data)) > others:
+        return None  # in Shift-JIS, GBK and Big5 the second byte of a character can be ASCII
+    return ("cp1252", "Windows-1252") if controls else ("latin-1", "Latin-1")
 
 
 LINE_SYNTAX = RowSyntax()

@@ -13,7 +13,7 @@ from typing import Any
 from rekord.arguments import check_keywords, conflicting_options
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.sources.base import SourceFile, corrupt_file_error, empty_file_error, source_path
+from rekord.sources.base import SourceFile, SourceGuess, corrupt_file_error, empty_file_error, source_path
 from rekord.sources.table_files import kept_columns
 from rekord.sources.value_tables import (
     Values,
@@ -24,9 +24,11 @@ from rekord.sources.value_tables import (
     table_name,
 )
 from rekord.storage.archives import require_own_file
+from rekord.storage.local import read_error
 
 EXTENSIONS = (".sqlite", ".sqlite3", ".db", ".db3", ".s3db")
 MAGIC = b"SQLite format 3\0"
+_JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
 MAX_STEPS_PER_ROW = 2_000_000_000
 """Instructions of SQLite's machine for one row: a query that needs more is considered not to end."""
@@ -34,7 +36,6 @@ MAX_STEPS_PER_ROW = 2_000_000_000
 _STEPS_PER_CALL = 1_000_000
 _MAX_VALUE_BYTES = 1 << 30
 _ALLOWED_ACTIONS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
-_ROWS_PER_FETCH = 1_000
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 
 
@@ -52,7 +53,7 @@ class SqliteSource(ValueTable):
         names = None if self.columns is None else list(self.columns)
         return {"columns": names, "table": self.table, "query": self.query}
 
-    def read_file(self, path: str, file: SourceFile) -> Iterator[Values]:
+    def read_file(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
         with _open_database(path, file) as database:
             if self.query is None:
                 name = _choose_table(database, path, self.table)
@@ -94,14 +95,9 @@ def _open_database(path: str, file: SourceFile) -> Iterator[sqlite3.Connection]:
     require_own_file(path, "a SQLite database")
     check_head(path, file, "SQLite database", MAGIC)
     if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
-        raise error(
-            "X526",
-            "database has changes that are not in its file",
-            location=Location(path=path),
-            expected="a closed database",
-            found=f"a write-ahead log, {os.path.basename(path)[:60]}-wal",
-            do=f"close the program that uses it, or: sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'",
-        )
+        raise open_changes_error(path, "-wal", f"sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'")
+    if _has_open_journal(f"{path}-journal"):
+        raise open_changes_error(path, "-journal", f"sqlite3 {path} 'SELECT * FROM sqlite_master'")
     # The file cannot change while it is read, so SQLite needs no locks, and creates no files next to it.
     url = f"file:{urllib.parse.quote(os.path.abspath(path))}?mode=ro&immutable=1"
     try:
@@ -119,6 +115,30 @@ def _open_database(path: str, file: SourceFile) -> Iterator[sqlite3.Connection]:
         raise _to_error(path, failure) from None
     finally:
         database.close()
+
+
+def open_changes_error(path: str, ending: str, command: str) -> RekordError:
+    """The error for a database of which another file has changes that are not in it, or that have to be undone."""
+    return error(
+        "X526",
+        "database has changes that are not in its file",
+        location=Location(path=path),
+        expected="a closed database",
+        found=f"{'a rollback journal' if ending == '-journal' else 'a write-ahead log'}, "
+        f"{os.path.basename(path)[:60]}{ending}",
+        do=f"close the program that uses it, or: {command}",
+    )
+
+
+def _has_open_journal(path: str) -> bool:
+    """Whether a journal undoes an unfinished transaction; that of a finished one has no header."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+    except FileNotFoundError:
+        return False
+    except OSError as failure:
+        raise read_error(path, failure) from failure
 
 
 def _choose_table(database: sqlite3.Connection, path: str, wanted: str | None) -> str:
@@ -172,23 +192,19 @@ def _run_query(
     names = [column[0] for column in cursor.description]
     check_unique_names(names, path)
     places = [name in truths for name in names]
-    while True:
-        steps = 0
-        try:
-            rows = cursor.fetchmany(_ROWS_PER_FETCH)
-        except sqlite3.OperationalError as failure:
-            if _is_corrupt(failure):
-                raise
-            raise query_error(path, str(failure), _explain(steps, denied)) from None
-        if not rows:
-            return
-        for row in rows:
+    try:
+        for row in cursor:  # one at a time: a row can have a gigabyte
+            steps = 0
             if truths:
                 row = [
                     value == 1 if truth and value in (0, 1) else value
                     for value, truth in zip(row, places, strict=True)
                 ]
             yield dict(zip(names, row, strict=True))
+    except sqlite3.OperationalError as failure:
+        if _is_corrupt(failure):
+            raise
+        raise query_error(path, str(failure), _explain(steps, denied)) from None
 
 
 def _explain(steps: int, denied: Sequence[str]) -> str | None:

@@ -7,14 +7,14 @@ import decimal
 import shlex
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from rekord.arguments import non_blank
 from rekord.errors import RekordError, add_location, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Int64, Schema
-from rekord.schema.infer import infer_rows
+from rekord.schema.infer import infer_columns
 from rekord.sources.base import (
     Chunk,
     FileListing,
@@ -35,6 +35,7 @@ Values: TypeAlias = "Mapping[str, Any] | RekordError"
 
 _PLAIN_TYPES = frozenset((str, int, float, bool, bytes, type(None), datetime.datetime))
 _MAX_WHOLE = 2.0**53  # doubles up to here are exact integers
+_MAX_INTEGER = 2.0**64  # larger ones are no ids
 
 
 def to_plain_value(value: Any) -> Any:
@@ -58,29 +59,59 @@ def to_plain_value(value: Any) -> Any:
 
 class _ValueSurvey(NamedTuple):
     listing: FileListing
-    schema: Schema
+    features: Mapping[str, Feature | RekordError]
     rows: int
     whole: frozenset[str]  # the columns of floats that are all integers
     guesses: tuple[SourceGuess, ...]
 
+    @property
+    def schema(self) -> Schema:
+        """The schema; raises if a column has no type."""
+        for one in self.features.values():
+            if isinstance(one, RekordError):
+                raise one
+        return Schema({name: one for name, one in self.features.items() if not isinstance(one, RekordError)})
+
 
 _surveys: SurveyCache[_ValueSurvey] = SurveyCache()
+
+
+def to_text(value: Any) -> Any:
+    """A value of a column that is read as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_WHOLE:
+        return str(int(value))
+    if isinstance(value, (int, float)):
+        return str(value)
+    return value.isoformat() if isinstance(value, datetime.datetime) else value
 
 
 @dataclass(frozen=True, slots=True)
 class ValueTable(TableFiles):
     """Files of rows of typed values, which are read from the beginning; a subclass reads one file.
 
-    All rows are read twice: types, integers among floats, and missing values are those of every row.
+    All rows are read twice: types, integers among floats, and missing values are those of every row. `texts` are the
+    columns whose values of other types are read as text.
     """
 
-    def read_file(self, path: str, file: SourceFile) -> Iterator[Values]:
-        """The rows of a file, in order."""
+    texts: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def read_file(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
+        """The rows of a file, in order; what is decided about the file is added to `notes`."""
         raise NotImplementedError
 
     def declare(self, listing: FileListing) -> Mapping[str, Feature]:
         """The features of columns that the files themselves declare."""
         return {}
+
+    def column_names(self) -> list[str]:
+        """The names of all columns, also of those that have no type."""
+        return list(self._survey().features)
+
+    def find_untyped(self) -> frozenset[str]:
+        """The columns that have no type, as their values have several."""
+        return frozenset(name for name, one in self._survey().features.items() if isinstance(one, RekordError))
 
     def facts(self) -> SourceFacts:
         seen = self._survey()
@@ -89,7 +120,7 @@ class ValueTable(TableFiles):
     def rows(self) -> Iterator[Chunk]:
         seen = self._survey()
         for file in seen.listing.files:
-            for position, values in enumerate(self._read(seen.listing.full(file), file)):
+            for position, values in enumerate(self._read(seen.listing.full(file), file, [])):
                 if seen.whole and not isinstance(values, RekordError):
                     values = {
                         name: int(value) if name in seen.whole and value is not None else value
@@ -97,9 +128,14 @@ class ValueTable(TableFiles):
                     }
                 yield SourceRow(file.path, position, values)
 
-    def _read(self, path: str, file: SourceFile) -> Iterator[Values]:
-        for values in self.read_file(path, file):
-            if self.columns is None or isinstance(values, RekordError):
+    def _read(self, path: str, file: SourceFile, notes: list[SourceGuess]) -> Iterator[Values]:
+        for values in self.read_file(path, file, notes):
+            if isinstance(values, RekordError):
+                yield values
+                continue
+            if self.texts:
+                values = {name: to_text(value) if name in self.texts else value for name, value in values.items()}
+            if self.columns is None:
                 yield values
                 continue
             for name in self.columns:
@@ -115,25 +151,36 @@ class ValueTable(TableFiles):
         declared = self.declare(listing)
         facts = _RowFacts(frozenset(declared))
         first = listing.full(listing.files[0])
-        chunks = (values for file in listing.files for values in self._read(listing.full(file), file))
+        notes: list[SourceGuess] = []
+        chunks = (values for file in listing.files for values in self._read(listing.full(file), file, notes))
         rows = facts.take_good(chunks)
         sample = [values for values, _ in zip(rows, range(SAMPLE_ROWS), strict=False)]
         if not sample:
             raise facts.problem or empty_file_error(first, "no rows", expected="at least one row")
         with add_location(path=first if len(listing.files) == 1 else None):
-            found = infer_rows(_chain(sample, rows)).features
-        features: dict[str, Feature] = {}
+            found = infer_columns(_chain(sample, rows))
+        features: dict[str, Feature | RekordError] = {}
         for name, feature in found.items():
             optional = facts.present.get(name, 0) < facts.rows
             if name in declared:
                 features[name] = _with_optional(declared[name], optional)
             elif name in facts.whole:
                 features[name] = Int64(optional=optional)
+            elif isinstance(feature, RekordError):
+                feature.location = feature.location.within(path=first if len(listing.files) == 1 else None)
+                features[name] = _name_remedies(feature, name)
             else:
                 features[name] = feature
-        schema = Schema(features)
         whole = frozenset(name for name in facts.whole if name in features)
-        return _ValueSurvey(listing, schema, facts.count, whole, tuple(guess_json_columns(sample, schema)))
+        known = Schema({name: one for name, one in features.items() if not isinstance(one, RekordError)})
+        guesses = (*dict.fromkeys(notes), *guess_json_columns(sample, known), *facts.guess_lost_digits())
+        return _ValueSurvey(listing, features, facts.count, whole, guesses)
+
+
+def _name_remedies(failure: RekordError, name: str) -> RekordError:
+    """The error of a column without a type, with what can be done about it here."""
+    failure.do = f'read it as text: columns={{"{name[:60]}": rk.Text()}}; or leave it out: drop=["{name[:60]}"]'
+    return failure
 
 
 def _chain(sample: Sequence[Mapping[str, Any]], rest: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -155,6 +202,7 @@ class _RowFacts:
         self.present: dict[str, int] = {}
         self.whole: set[str] = set()
         self._broken: set[str] = set(declared)
+        self._large: dict[str, float] = {}  # the first number of a column whose last digits may be lost
 
     def take_good(self, rows: Iterator[Values]) -> Iterator[Mapping[str, Any]]:
         """The rows that can be read."""
@@ -173,9 +221,17 @@ class _RowFacts:
                 if type(value) is float and value.is_integer() and abs(value) <= _MAX_WHOLE:
                     self.whole.add(name)
                 else:
+                    if type(value) is float and _MAX_WHOLE < abs(value) < _MAX_INTEGER and value.is_integer():
+                        self._large.setdefault(name, value)
                     self._broken.add(name)
                     self.whole.discard(name)
             yield values
+
+    def guess_lost_digits(self) -> Iterator[SourceGuess]:
+        """The guesses about integers that are stored as floats and too large for them."""
+        for name, value in self._large.items():
+            what = f"`{name[:60]}` has floats beyond 2^53, first {value:.0f}, whose last digits may be lost"
+            yield SourceGuess(name, what, "for numbers such as ids: store them as text in the source")
 
 
 def table_name(option: str, value: object) -> str | None:

@@ -41,9 +41,15 @@ MAX_RATIO = 250
 """How many times its compressed size a member may have, if it is larger than `RATIO_CHECKED_BYTES`."""
 
 RATIO_CHECKED_BYTES = 16 << 20
+MAX_HEADER_BYTES = 1 << 20
+"""The most that a header of a tar file may have; it holds a name and a few properties."""
+
 _MAX_MEMBERS = 1 << 22
 _COPY_BYTES = 1 << 20
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
+_ZIP_UTF8_FLAG = 0x800
+_ZIP_EXTRA = struct.Struct("<HH")
+_ZIP_UNICODE_NAME = 0x7075
 _METHODS: dict[int, Callable[[], Any]] = {
     zipfile.ZIP_DEFLATED: lambda: zlib.decompressobj(-15),
     zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
@@ -167,7 +173,8 @@ def _index_zip(archive: Archive, raw: SeekableFile) -> Archive:
         infos = zipped.infolist()
     end = 0
     for info in sorted(infos, key=lambda info: info.header_offset):
-        name = info.filename.replace("\\", "/") if info.create_system == 0 else info.filename
+        name = _decode_zip_name(info)
+        name = name.replace("\\", "/") if info.create_system == 0 else name
         is_folder = name.endswith("/")
         name = _check_name(archive.path, name)
         if info.header_offset < end:
@@ -189,6 +196,29 @@ def _index_zip(archive: Archive, raw: SeekableFile) -> Archive:
     return archive
 
 
+def _decode_zip_name(info: zipfile.ZipInfo) -> str:
+    """The name of a member. Without a flag it is in code page 437, but macOS and others write UTF-8 all the same.
+
+    Info-ZIP adds the name in UTF-8, with the checksum of the other name.
+    """
+    if info.flag_bits & _ZIP_UTF8_FLAG or info.filename.isascii():
+        return info.filename
+    try:
+        raw = info.filename.encode("cp437")
+    except UnicodeEncodeError:  # decoded from what Info-ZIP added
+        return info.filename
+    extra = info.extra
+    while len(extra) >= _ZIP_EXTRA.size:
+        kind, size_bytes = _ZIP_EXTRA.unpack_from(extra)
+        value, extra = extra[_ZIP_EXTRA.size :][:size_bytes], extra[_ZIP_EXTRA.size + size_bytes :]
+        if kind == _ZIP_UNICODE_NAME and value[1:5] == zlib.crc32(raw).to_bytes(4, "little"):
+            raw = value[5:]
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return info.filename
+
+
 def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
     expanded = _expand(path, facts, raw) if not path.lower().endswith(".tar") else None
     archive = Archive(path, facts, expanded=expanded)
@@ -197,7 +227,7 @@ def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
     file.seek(0)
     links: list[tuple[str, str]] = []
     opening: Any = tarfile.open
-    with opening(fileobj=file, mode="r:", errorlevel=2) as tar:
+    with opening(fileobj=_HeaderReader(file), mode="r:", errorlevel=2) as tar:
         for info in tar:
             name = _check_name(path, info.name)
             if info.isdir():
@@ -219,6 +249,21 @@ def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
         elif target not in archive.folders:
             raise _unsafe_error(path, name, f"a link to {target[:60]!r}, which is not in the archive")
     return archive
+
+
+class _HeaderReader:
+    """A tar file for `tarfile`, which reads headers only, but believes their sizes."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.seek = file.seek
+        self.tell = file.tell
+
+    def read(self, size_bytes: int) -> bytes:
+        if size_bytes > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {size_bytes:,} bytes")
+        data: bytes = self._file.read(size_bytes)
+        return data
 
 
 def _expand(path: str, facts: Stat, raw: SeekableFile) -> Any:

@@ -26,15 +26,18 @@ from rekord.sources.boxes_csv import BoxesCsvSource
 from rekord.sources.csv import CsvSource, GzipCsvSource
 from rekord.sources.csv import csv as read_csv
 from rekord.sources.image_csv import ImageCsvSource
+from rekord.sources.jsonl import GzipJsonSource, JsonSource
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import RowsSource
 from rekord.sources.table_files import ArrowTableSource, TableFiles
+from rekord.sources.value_tables import ValueTable
 from rekord.sources.wrapped import add_path_columns
 from rekord.transforms.base import rebuild_schema
 from rekord.verbs.learning import find_own_order, learn_classes, require_classes, spool_if_once
 from rekord.verbs.options import WriteOptions
 
 _TEXT = Text()
+_JSON_SOURCES = (JsonSource, GzipJsonSource)
 _PATH_SOURCES = ("arrow", "columns", "csv", "jsonl", "pandas", "parquet", "polars")
 
 
@@ -161,22 +164,39 @@ def project_source(source: Source, request: ColumnRequest) -> tuple[Source, Colu
 
     A function of rows gets all columns, unchanged.
     """
-    is_table = isinstance(source, (CsvSource, GzipCsvSource, TableFiles, ArrowTableSource))
+    is_table = isinstance(source, (CsvSource, GzipCsvSource, *_JSON_SOURCES, TableFiles, ArrowTableSource))
     if request.function is not None or request.is_empty or not is_table:
         return source, request
-    schema = source.facts().schema
-    assert schema is not None
-    names = list(schema)
+    names = _list_columns(source)
     _check_names(request, names)
     request = replace(request, known=tuple(names))
     if isinstance(source, (CsvSource, GzipCsvSource)):
         return _project_csv(source, request, names), request
+    if isinstance(source, _JSON_SOURCES):
+        only = None if request.keep is None else (*request.keep, *request.needed)
+        return replace(source, without=request.drop, only=only), request
     kept = tuple([name for name in names if request.is_kept(name) or name in request.needed])
     is_nested = any("/" in name for name in names)
+    if isinstance(source, ValueTable):
+        untyped = source.find_untyped()
+        texts = [
+            name
+            for name, one in request.declared.items()
+            if one.shape == () and (one.is_text or (one.is_label and name in untyped))
+        ]
+        source = replace(source, texts=tuple(texts))
     if len(kept) < len(names) and kept and not is_nested:
         assert isinstance(source, (TableFiles, ArrowTableSource))
         source = replace(source, columns=kept)
     return source, request
+
+
+def _list_columns(source: Any) -> list[str]:
+    if isinstance(source, (*_JSON_SOURCES, ValueTable)):
+        return source.column_names()
+    schema = source.facts().schema
+    assert schema is not None
+    return list(schema)
 
 
 def _project_csv(source: CsvSource | GzipCsvSource, request: ColumnRequest, names: Sequence[str]) -> Source:

@@ -14,6 +14,7 @@ import pytest
 from sample_conversions import read_tree
 
 import rekord as rk
+from rekord.cli.main import run_command_line
 from rekord.conversion.windows import merge, sort
 from rekord.errors import RekordError
 from rekord.transforms import window
@@ -341,3 +342,33 @@ def test_one_huge_group_is_merged_in_small_ranges(tmp_path: Path, monkeypatch: p
     dataset = rk.write({"t": order, "x": order}, tmp_path / "out", transforms=window(100, time="t"), progress=False)
     assert dataset["train"][150]["x"].tolist() == list(range(15_000, 15_100))
     assert most <= 20_000 // 2
+
+
+@pytest.mark.parametrize(("size", "do"), [("0", "--window 1"), ("5m", "--window 10s")])
+def test_the_command_line_names_its_own_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, do: str
+) -> None:
+    source = write_csv(tmp_path / "csv", make_rows(count=40))
+    arguments = ["write", str(source), str(tmp_path / "out"), "--window", size, "--by", "device", "--time", "t"]
+    assert run_command_line(arguments) == 2
+    shown = capsys.readouterr().err
+    assert "UsageError U605: `--window` cannot be " in shown
+    assert f"do        {do}\n" in shown
+
+
+def test_pauses_that_leave_no_window_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("t,x\n" + "".join(f"2024-01-01T00:{i:02d}:00,{i}\n" for i in range(20)))
+    with pytest.raises(RekordError) as caught:
+        rk.write(path, tmp_path / "out", transforms=window(5, time="t", max_gap="30s"), progress=False)
+    assert (caught.value.code, caught.value.location.path) == ("X563", str(tmp_path))
+    assert caught.value.likely == "19 pauses longer than max_gap: a series ends at each"
+
+
+def test_the_column_with_the_time_is_not_reported_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("t,u,x\n" + "".join(f"2024-01-01T00:{i:02d}:00,2024-01-01,{i}\n" for i in range(20)))
+    assert run_command_line(["write", str(path), str(tmp_path / "out"), "--window", "5", "--time", "t"]) == 0
+    shown = capsys.readouterr().err
+    assert "`u` is text" in shown
+    assert "`t` is text" not in shown

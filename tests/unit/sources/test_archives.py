@@ -10,6 +10,7 @@ import stat
 import struct
 import tarfile
 import zipfile
+import zlib
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -538,3 +539,60 @@ def test_the_index_is_read_again_where_the_archive_changed(tmp_path):
     put(tmp_path / "data" / "b.csv", "x\n1\n")
     pack(tmp_path / "data", path)
     assert sorted(read_archive(str(path)).members) == ["a.csv", "b.csv"]
+
+
+def unicode_name(raw: bytes, name: str, crc: int | None = None) -> bytes:
+    """The field of Info-ZIP that has the name in UTF-8."""
+    crc = zlib.crc32(raw) if crc is None else crc
+    value = b"\x01" + struct.pack("<I", crc) + name.encode()
+    return struct.pack("<HH", 0x7075, len(value)) + value
+
+
+@pytest.mark.parametrize(
+    ("raw", "extra", "expected"),
+    [
+        ("Köln/1.png".encode(), b"", "Köln/1.png"),  # macOS
+        ("東京/1.png".encode(), b"", "東京/1.png"),
+        ("Köln/1.png".encode("cp437"), b"", "Köln/1.png"),  # Windows
+        (b"_ln/1.png", unicode_name(b"_ln/1.png", "Łn/1.png"), "_ln/1.png"),  # ASCII is what it is
+        ("\xe9/1.png".encode("latin-1"), unicode_name(b"\xe9/1.png", "Łódź/1.png"), "Łódź/1.png"),
+        ("Köln/1.png".encode("cp437"), unicode_name(b"", "other/1.png", crc=1), "Köln/1.png"),
+    ],
+)
+def test_names_of_zip_members_are_read_in_the_encoding_of_their_program(tmp_path, raw, extra, expected):
+    info = zipfile.ZipInfo("x" * len(raw))
+    info.create_system, info.extra = 3, extra
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(info, image(tmp_path / "1.png").read_bytes())
+    data = (tmp_path / "a.zip").read_bytes()
+    assert data.count(b"x" * len(raw)) == 2
+    (tmp_path / "a.zip").write_bytes(data.replace(b"x" * len(raw), raw))
+    (row,) = rows_of(rk.sources.images(f"{tmp_path / 'a.zip'}!"))
+    assert row[0] == expected
+
+
+def test_a_name_that_leads_out_is_refused_in_any_encoding(tmp_path):
+    raw = b"\xe9/1.png"
+    info = zipfile.ZipInfo("x" * len(raw))
+    info.extra = unicode_name(raw, "../é.png")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(info, image(tmp_path / "1.png").read_bytes())
+    data = (tmp_path / "a.zip").read_bytes()
+    (tmp_path / "a.zip").write_bytes(data.replace(b"x" * len(raw), raw))
+    with pytest.raises(rk.RekordError) as caught:
+        rk.sources.images(f"{tmp_path / 'a.zip'}!").facts()
+    assert (caught.value.code, str(tmp_path / "a.zip") in caught.value.location.path) == ("X550", True)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_header_without_bound_is_not_read(tmp_path, kind):
+    path = tmp_path / "a.tar"
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 1 << 40
+    with open(path, "wb") as file:
+        file.write(header.tobuf(tarfile.GNU_FORMAT))
+        file.truncate(1 << 40)  # sparse: it takes no space
+    with pytest.raises(rk.RekordError) as caught:
+        rk.sources.csv(f"{path}!/a.csv").facts()
+    assert (caught.value.code, caught.value.location.path) == ("X524", str(path))
+    assert caught.value.found == "a header of 1,099,511,627,776 bytes"

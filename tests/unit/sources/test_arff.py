@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gzip
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,46 @@ def test_a_file_without_rows_is_refused(tmp_path):
     with pytest.raises(rk.RekordError) as caught:
         rk.sources.arff(path).facts()
     assert (caught.value.code, caught.value.location.path) == ("X520", str(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("1,2", ["1", "2"]),
+        (" 1 , 2 ", ["1", "2"]),
+        ("1\t2", ["1", "2"]),
+        ("1,\t2", ["1", "2"]),
+        ("1 \t, 2", ["1", "2"]),
+        ("1,,2", ["1", "", "2"]),
+        ("1,", ["1", ""]),
+        ('\'a, b\' ,"c\\"d"', ["'a, b'", '"c\\"d"']),
+        ("'a' b", None),
+        ("'a", None),
+        ("it's", None),
+    ],
+)
+def test_fields_are_split_at_commas_and_tabs(line, fields):
+    assert import_module("rekord.sources.arff")._split_fields(line.strip()) == fields
+
+
+HOSTILE = 200_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x" + " " * HOSTILE + "'",
+        "'" + " " * HOSTILE,
+        "1" + " \t" * HOSTILE + "'",
+        "{0 " + " " * HOSTILE + "'}",
+        "{" + " " * HOSTILE + "x}",
+        "'" + "\\'" * HOSTILE,
+    ],
+)
+def test_a_hostile_line_is_refused_in_linear_time(tmp_path, line):
+    # In quadratic time one of these lines takes an hour.
+    path = tmp_path / "a.arff"
+    path.write_text(f"@relation r\n@attribute a string\n@data\n{line}\nok\n")
+    problem, good = [row.values for row in rk.sources.arff(path).rows()]
+    assert (problem.code, problem.location.row, problem.location.line) == ("E354", 0, 4)
+    assert good == {"a": "ok"}

@@ -154,6 +154,13 @@ def test_a_block_that_expands_without_bound_is_refused(tmp_path, monkeypatch):
     assert "decompressed" in str(refused(path, "X524").found)
 
 
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz"])
+def test_a_small_block_that_expands_a_thousandfold_is_refused(tmp_path, codec):
+    path = save(tmp_path / "a.avro", {"x": {"type": "array", "items": "int"}}, [{"x": [0] * (5 << 20)}], codec)
+    assert path.stat().st_size < 20_000
+    assert "expand to more than 4,194,304" in str(refused(path, "X524").found)
+
+
 @pytest.mark.parametrize("cut", [1, 20, 60, 200])
 def test_a_truncated_file_is_corrupt(tmp_path, cut):
     path = save(tmp_path / "a.avro", FIELDS, ROWS[:20])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import os
 import sqlite3
+import subprocess
+import sys
+import tracemalloc
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -177,6 +181,90 @@ def test_a_write_ahead_log_is_not_ignored(tmp_path):
     writer.close()
     assert (caught.value.code, caught.value.location.path) == ("X526", str(path))
     assert rk.sources.sqlite(path).facts().rows == 4
+
+
+def run_and_die(script: str) -> None:
+    """Run a script in a process that ends as if it were killed: no transaction and no file is closed."""
+    subprocess.run([sys.executable, "-c", f"{script}\nimport os; os._exit(0)"], check=True)
+
+
+def test_an_unfinished_transaction_of_sqlite_is_not_read(tmp_path):
+    path = tmp_path / "a.db"
+    numbers = "WITH RECURSIVE r(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM r LIMIT 20000) SELECT v FROM r"
+    put_sqlite(path, "CREATE TABLE t (a)", f"INSERT INTO t {numbers}")
+    run_and_die(
+        f"import sqlite3; c = sqlite3.connect({str(path)!r}, isolation_level=None)\n"
+        "for s in ('PRAGMA cache_size=5', 'BEGIN', 'UPDATE t SET a = -1'): c.execute(s)"
+    )
+    with pytest.raises(rk.RekordError) as caught:
+        rk.sources.sqlite(path).facts()
+    assert (caught.value.code, caught.value.location.path) == ("X526", str(path))
+    assert caught.value.found == "a rollback journal, a.db-journal"
+    put_sqlite(path, "SELECT * FROM sqlite_master")  # what the message names undoes it
+    assert [row["a"] for row in rows_of(rk.sources.sqlite(path))] == list(range(1, 20001))
+
+
+def test_the_journal_of_a_finished_transaction_is_no_obstacle(tmp_path):
+    path = put_sqlite(tmp_path / "a.db", "PRAGMA journal_mode=PERSIST", *FLOWERS)
+    assert Path(f"{path}-journal").stat().st_size > 0
+    assert rk.sources.sqlite(path).facts().rows == 3
+
+
+def test_a_write_ahead_log_of_duckdb_is_not_ignored(tmp_path):
+    path = put_duckdb(tmp_path / "a.duckdb", "CREATE TABLE t AS SELECT 1 AS a")
+    run_and_die(f"import duckdb; c = duckdb.connect({str(path)!r}); c.execute('INSERT INTO t VALUES (2)')")
+    with pytest.raises(rk.RekordError) as caught:
+        rk.sources.duckdb(path).facts()
+    assert (caught.value.code, caught.value.location.path) == ("X526", str(path))
+    put_duckdb(path, "CHECKPOINT")
+    assert rk.sources.duckdb(path).facts().rows == 2
+
+
+def test_times_of_duckdb_do_not_depend_on_the_time_zone_of_the_machine(tmp_path):
+    path = put_duckdb(
+        tmp_path / "a.duckdb",
+        "CREATE TABLE t AS SELECT TIMESTAMPTZ '2024-01-02 03:04:05+02' AS a, TIMESTAMP '2024-01-02' AS b",
+    )
+    script = (
+        "import rekord as rk; "
+        f"source = rk.sources.duckdb({str(path)!r}); (chunk,) = source.rows(); "
+        "print(source.facts().schema['a'], chunk.values.to_pylist()[0]['a'].isoformat())"
+    )
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", script], check=True, capture_output=True, text=True, env={**os.environ, "TZ": zone}
+        ).stdout
+        for zone in ("America/New_York", "Asia/Tokyo", "UTC")
+    }
+    assert shown == {"Timestamp(tz='UTC') 2024-01-02T01:04:05+00:00\n"}
+
+
+def test_duckdb_shows_no_progress_bar_of_its_own(tmp_path):
+    path = put_duckdb(tmp_path / "a.duckdb", "CREATE TABLE t AS SELECT 1 AS a")
+    script = (
+        "import rekord as rk; "
+        f"source = rk.sources.duckdb({str(path)!r}, query=\"SELECT current_setting('enable_progress_bar') AS a\"); "
+        "print([chunk.values.to_pylist() for chunk in source.rows()])"
+    )
+    # For DuckDB, a program without a file is a person who wants to see a bar.
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "[[{'a': False}]]\n"
+
+
+def test_rows_of_sqlite_are_read_one_at_a_time(tmp_path):
+    path = put_sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (a BLOB)",
+        "WITH RECURSIVE r(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM r LIMIT 40) "
+        "INSERT INTO t SELECT zeroblob(1000000) FROM r",
+    )
+    source = rk.sources.sqlite(path)
+    source.facts()
+    tracemalloc.start()
+    assert sum(len(row.values["a"]) for row in source.rows()) == 40_000_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8_000_000
 
 
 def test_text_that_is_not_utf8_is_a_bad_row(tmp_path):

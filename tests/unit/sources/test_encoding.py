@@ -126,7 +126,7 @@ def test_bytes_that_do_not_fit_name_their_line(
 
 
 @pytest.mark.parametrize(("byte", "encoding"), [(b"\xe9", "latin-1"), (b"\x93", "cp1252")])
-def test_text_that_is_not_utf_8_proposes_an_encoding_that_works(tmp_path: Path, byte: bytes, encoding: str) -> None:
+def test_contentthat_is_not_utf_8_proposes_an_encoding_that_works(tmp_path: Path, byte: bytes, encoding: str) -> None:
     path = put(tmp_path, "t.txt", b"one\ntwo " + byte + b" three\n")
     source: Any = text(path)
     (problem,) = [
@@ -149,3 +149,39 @@ def test_an_encoding_is_for_paths_of_texts(tmp_path: Path) -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.write(tmp_path / "x.npy", tmp_path / "out", encoding="latin-1", progress=False)
     assert (caught.value.code, caught.value.do) == ("U605", "leave encoding= out")
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        ("名前,値\n東京,1\n", "shift_jis"),
+        ("姓名,值\n北京,1\n", "gb18030"),
+        ("이름,값\n서울,1\n", "euc_kr"),
+        ("имя,число\nМосква,1\n", "cp1251"),
+        ("名前,値\n東京,1\n", "euc_jp"),
+    ],
+)
+def test_no_encoding_of_western_europe_is_proposed_for_other_scripts(
+    tmp_path: Path, content: str, encoding: str
+) -> None:
+    path = put(tmp_path, "t.csv", content.encode(encoding))
+    with pytest.raises(rk.DatasetError) as caught:
+        csv(path).facts()
+    failure = caught.value
+    assert (failure.code, failure.location.path, failure.location.line) == ("X522", str(path), 1)
+    assert failure.do == 'save the file in UTF-8, or name its encoding, such as encoding="shift_jis"'
+    column, number = content.split("\n")[0].split(",")
+    expected = [{column: content.split("\n")[1].split(",")[0], number: 1}]
+    assert values(csv(path, encoding=encoding)) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "encoding"),
+    [("Größe", "latin-1"), ("l’été", "cp1252"), ("“quoted” – text", "cp1252"), ("naïve café", "latin-1")],
+)
+def test_an_encoding_of_western_europe_is_proposed_for_its_texts(tmp_path: Path, line: str, encoding: str) -> None:
+    path = put(tmp_path, "t.csv", f"{line},n\nx,1\n".encode("cp1252"))
+    with pytest.raises(rk.DatasetError) as caught:
+        csv(path).facts()
+    assert (caught.value.code, caught.value.do) == ("X522", f'encoding="{encoding}"')
+    assert caught.value.location.path == str(path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import openpyxl
+import pandas as pd
 import pytest
 
 import rekord as rk
@@ -169,7 +171,120 @@ def test_a_sheet_is_chosen_on_the_command_line(tmp_path, capsys):
     assert [int(row["y"]) for row in rk.open(tmp_path / "out")["train"]] == [2, 3]
 
 
+def guesses_of(source: Any) -> list[Any]:
+    return [tuple(guess) for guess in source.facts().guesses]
+
+
+@pytest.mark.parametrize("index", [["a", "b"], [10, 20]])
+def test_the_index_that_pandas_writes_is_a_column_of_its_own(tmp_path, index):
+    pd.DataFrame({"x": [1, 2], "y": [0.5, 1.5]}, index=index).to_excel(tmp_path / "a.xlsx")
+    source = rk.sources.excel(tmp_path / "a.xlsx")
+    expected = [{"index": one, "x": i + 1, "y": i + 0.5} for i, one in enumerate(index)]
+    assert rows_of(source) == expected
+    assert guesses_of(source) == [
+        ("index", "the first column of a.xlsx has no name, and is read as `index`", 'to leave it out: drop=["index"]')
+    ]
+    rk.write(tmp_path / "a.xlsx", tmp_path / "out", drop=["index"], progress=False)
+    assert list(rk.open(tmp_path / "out").schema) == ["x", "y"]
+
+
+MIXED = [["id", "code", "n"], [1, 7, True], [2, "12a", 0], [3, datetime.datetime(2024, 1, 2), 1.5]]
+
+
+def test_a_column_of_several_types_names_what_works_and_it_works(tmp_path, capsys):
+    path = save(tmp_path / "a.xlsx", Data=MIXED)
+    with pytest.raises(rk.RekordError) as caught:
+        rk.write(path, tmp_path / "out", drop=["n"], progress=False)
+    failure = caught.value
+    assert (failure.code, failure.location.path, failure.location.feature) == ("S129", str(path), "code")
+    assert failure.do == 'read it as text: columns={"code": rk.Text()}; or leave it out: drop=["code"]'
+    rk.write(path, tmp_path / "text", drop=["n"], columns={"code": rk.Text()}, progress=False)
+    assert [row["code"] for row in rk.open(tmp_path / "text")["train"]] == ["7", "12a", "2024-01-02T00:00:00"]
+    rk.write(path, tmp_path / "drop", drop=["code", "n"], progress=False)
+    assert list(rk.open(tmp_path / "drop").schema) == ["id"]
+    rk.write(path, tmp_path / "label", keep=["id", "code"], label="code", progress=False)
+    assert rk.open(tmp_path / "label").schema["code"].class_names == ("12a", "2024-01-02T00:00:00", "7")
+    result = run_command_line(["write", str(path), str(tmp_path / "cli"), "--column", "code=text", "--drop", "n"])
+    assert result == 0, capsys.readouterr().err
+
+
+def test_a_number_is_text_where_text_is_declared(tmp_path):
+    path = save(tmp_path / "a.xlsx", Data=[["zip", "flag"], [1234, True], [56789.5, False]])
+    rk.write(path, tmp_path / "out", columns={"zip": rk.Text(), "flag": rk.Text()}, progress=False)
+    rows = [(row["zip"], row["flag"]) for row in rk.open(tmp_path / "out")["train"]]
+    assert rows == [("1234", "true"), ("56789.5", "false")]
+
+
+def test_numbers_with_more_digits_than_a_cell_holds_are_reported(tmp_path):
+    path = save(tmp_path / "a.xlsx", Data=[["id", "x"], [12345678901234567, 1], [2, 2]])
+    (guess,) = guesses_of(rk.sources.excel(path))
+    assert guess[0] == "id"
+    assert re.fullmatch(r"`id` has floats beyond 2\^53, first 123456789012345\d\d, whose .* may be lost", guess[1])
+
+
+def test_merged_cells_are_reported(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["kind", "x"], ["a", 1], [None, 2], ["b", 3]):
+        book.active.append(row)
+    book.active.merge_cells("A2:A3")
+    book.save(tmp_path / "a.xlsx")
+    assert guesses_of(rk.sources.excel(tmp_path / "a.xlsx")) == [
+        (
+            None,
+            "sheet Sheet has 1 group of merged cells across rows: only the first cell of each has its value",
+            None,
+        )
+    ]
+
+
 # Files that must not be believed.
+
+
+def test_formulas_without_results_are_refused(tmp_path):
+    path = save(tmp_path / "a.xlsx", Data=[["x", "y"], [1, "=A2*2"], [2, "=A3*2"]], Other=[["z"], [3]])
+    with pytest.raises(rk.RekordError) as caught:
+        rk.sources.excel(path, sheet="Data").facts()
+    failure = caught.value
+    assert (failure.code, failure.location.path, failure.found) == ("X525", str(path), "2 formulas without a result")
+    assert rows_of(rk.sources.excel(path, sheet="Other")) == [{"z": 3}]
+
+
+def with_results(*results: str) -> Any:
+    def change(data: bytes) -> bytes:
+        for result in results:
+            data = re.sub(rb"</f><v\s*/>|</f><v></v>", f"</f><v>{result}</v>".encode(), data, count=1)
+        return data
+
+    return change
+
+
+def test_formulas_that_are_to_be_computed_on_load_are_refused(tmp_path):
+    # openpyxl asks for it in every file; other libraries write 0 as the result.
+    path = save(tmp_path / "a.xlsx", Data=[["x", "y"], [1, "=A2*2"], [2, "=A3*2"]])
+    rewrite(path, "xl/worksheets/sheet1.xml", with_results("0", "0"))
+    assert (refused(path).code, refused(path).found) == (
+        "X525",
+        "2 formulas, all with the result 0, to be computed on load",
+    )
+    rewrite(path, "xl/workbook.xml", lambda data: data.replace(b'fullCalcOnLoad="1"', b""))
+    assert rows_of(rk.sources.excel(path)) == [{"x": 1, "y": 0}, {"x": 2, "y": 0}]
+    path = save(tmp_path / "b.xlsx", Data=[["x", "y"], [1, "=A2*2"], [2, "=A3*2"]])
+    rewrite(path, "xl/worksheets/sheet1.xml", with_results("2", "0"))
+    assert rows_of(rk.sources.excel(path)) == [{"x": 1, "y": 2}, {"x": 2, "y": 0}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("a.xls", "<html><table><tr><td>x</td></tr></table></html>", "HTML or XML"),
+        ("a.xlsx", "x,y\n1,2\n", "text that is named like a spreadsheet"),
+        ("a.xlsx", "\x00\x01", "no header of a spreadsheet"),
+    ],
+)
+def test_a_file_that_is_only_named_like_a_spreadsheet_says_what_it_is(tmp_path, name, content, found):
+    (tmp_path / name).write_text(content)
+    failure = refused(tmp_path / name)
+    assert (failure.code, found in failure.found) == ("X524", True)
 
 
 def refused(path: Path) -> rk.RekordError:

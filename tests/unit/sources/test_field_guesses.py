@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import rekord as rk
@@ -243,3 +244,60 @@ def test_strings_of_json_that_could_be_more_are_reported(tmp_path: Path) -> None
         ("a", "`a` is text: its numbers are strings, first '3' in row 0", None),
         ("d", "`d` is text: its dates are kept as written, first '2024-01-02' in row 0", None),
     ]
+
+
+def test_points_among_decimal_commas_are_reported(tmp_path: Path) -> None:
+    path = put(tmp_path, "price;count;id\n1,5;1.234;7\n2,25;12;8\n")
+    found = {name: (what, do) for name, what, do in guesses(csv(path))}
+    assert found["count"] == (
+        "`count` is read with a decimal point, first '1.234' in row 0 (line 2); others have a decimal comma",
+        'if points separate thousands: numbers=["count"] decimal=","',
+    )
+    found = {name: (what, do) for name, what, do in guesses(csv(path, decimal=","))}
+    assert found["count"] == (
+        "`count` is text: '1.234' in row 0 (line 2) has a point, not a decimal comma",
+        'if points separate thousands: numbers=["count"] decimal=","',
+    )
+    source = csv(path, decimal=",", numbers=["count"])
+    assert read(source) == [{"price": 1.5, "count": 1234.0, "id": 7}, {"price": 2.25, "count": 12.0, "id": 8}]
+    assert "count" not in {name for name, _, _ in guesses(source)}
+    assert "x" not in {name for name, _, _ in guesses(csv(put(tmp_path, "a;x\n1,5;1.2345\n2;0.5\n")))}
+
+
+def test_the_index_that_pandas_writes_is_a_column_of_its_own(tmp_path: Path) -> None:
+    pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}, index=[7, 8]).to_csv(tmp_path / "t.csv")
+    source = csv(tmp_path / "t.csv")
+    assert read(source) == [{"index": 7, "a": 1, "b": "x"}, {"index": 8, "a": 2, "b": "y"}]
+    assert guesses(source) == [
+        ("index", "the first column of t.csv has no name, and is read as `index`", 'to leave it out: drop=["index"]')
+    ]
+    rk.write(tmp_path / "t.csv", tmp_path / "out", drop=["index"], progress=False)
+    assert list(rk.open(tmp_path / "out").schema) == ["a", "b"]
+
+
+@pytest.mark.parametrize("header", [",a,", "a,,b", ",index", ","])
+def test_other_columns_need_names(tmp_path: Path, header: str) -> None:
+    path = put(tmp_path, header + "\n" + ",".join("12"[: header.count(",")] + "3") + "\n")
+    with pytest.raises(rk.DatasetError) as caught:
+        csv(path).facts()
+    assert (caught.value.code, caught.value.location.path, caught.value.location.line) == ("X522", str(path), 1)
+
+
+def test_the_line_in_which_excel_names_the_delimiter_is_no_header(tmp_path: Path) -> None:
+    path = put(tmp_path, "\ufeffsep=;\r\na;b\r\n1;x,y\r\n2;z\r\n")
+    source = csv(path)
+    assert read(source) == [{"a": 1, "b": "x,y"}, {"a": 2, "b": "z"}]
+    assert guesses(source)[0] == (None, "the first line, sep=;, is the delimiter, as Excel writes it", None)
+    rk.write(path, tmp_path / "out", progress=False)
+    assert [origin.line for origin in rk.trace(tmp_path / "out")] == [3, 4]
+    assert read(csv(put(tmp_path, "sep=|\n1|2\n3|4\n"), header=False)) == [
+        {"column_0": 1, "column_1": 2},
+        {"column_0": 3, "column_1": 4},
+    ]
+
+
+def test_the_delimiter_is_that_of_all_of_the_first_lines(tmp_path: Path) -> None:
+    path = put(tmp_path, "price, EUR;weight, kg;x\n1;2;a\n4;5;b\n")
+    assert read(csv(path))[0] == {"price, EUR": 1, "weight, kg": 2, "x": "a"}
+    many = "a;b\n" + "".join(f"{i};{i},5\n" for i in range(30_000))
+    assert list(csv(put(tmp_path, many)).facts().schema) == ["a", "b"]

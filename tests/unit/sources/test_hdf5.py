@@ -148,6 +148,62 @@ def test_data_in_other_files_is_refused(tmp_path):
     refused(rk.sources.hdf5(path), path, "X543")
 
 
+@pytest.mark.parametrize("way", ["external link", "soft link", "external storage", "virtual dataset"])
+def test_a_virtual_dataset_does_not_lead_to_other_files(tmp_path, way):
+    secret = save(tmp_path / "secret.h5", x=[1, 2])
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    path = tmp_path / "a.h5"
+    outside = h5py.VirtualLayout((2,), "i8")
+    outside[:] = h5py.VirtualSource(str(secret), "x", (2,))
+    inside = h5py.VirtualLayout((2,), "i8")
+    inside[:] = h5py.VirtualSource(".", "hidden/x", (2,))
+    with h5py.File(path, "w") as file:
+        hidden = file.create_group("hidden")
+        if way == "external link":
+            hidden["x"] = h5py.ExternalLink(str(secret), "/x")
+        elif way == "soft link":
+            file["other"] = h5py.ExternalLink(str(secret), "/x")
+            hidden["x"] = h5py.SoftLink("/other")
+        elif way == "external storage":
+            hidden.create_dataset("x", (2,), "i8", external=[(str(tmp_path / "secret.bin"), 0, 16)])
+        else:
+            hidden.create_virtual_dataset("x", outside)
+        file.create_group("data").create_virtual_dataset("x", inside)
+    with h5py.File(path) as file:
+        assert file["data/x"].shape == (2,)
+    refused(rk.sources.hdf5(path, group="data"), path, "X543")
+
+
+def test_a_virtual_dataset_of_the_same_file_is_read(tmp_path):
+    path = save(tmp_path / "a.h5", hidden__x=[1, 2])
+    layout = h5py.VirtualLayout((2,), "i8")
+    layout[:] = h5py.VirtualSource(".", "hidden/x", (2,))
+    with h5py.File(path, "a") as file:
+        file.create_group("data").create_virtual_dataset("y", layout)
+    assert read(rk.sources.hdf5(path, group="data"))["y"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("shape", [(1 << 40,), (1 << 40, 0)])
+@pytest.mark.parametrize("is_virtual", [True, False])
+def test_rows_that_nothing_is_stored_for_are_refused(tmp_path, shape, is_virtual):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        if is_virtual:
+            file.create_virtual_dataset("x", h5py.VirtualLayout(shape, "i8"))
+        else:
+            file.create_dataset("x", shape, "i8", chunks=None if 0 in shape else (1 << 10,))
+    refused(rk.sources.hdf5(path), path, "X524")
+
+
+def test_a_frame_of_pandas_names_the_command_that_reads_it(tmp_path):
+    path = save(tmp_path / "a.h5", df__axis0=[1, 2], df__block0_values=[3, 4])
+    with h5py.File(path, "a") as file:
+        file["df"].attrs["pandas_type"] = np.bytes_(b"frame")
+    for group in (None, "df"):
+        failure = refused(rk.sources.hdf5(path, group=group), path, "X525")
+        assert failure.do == f"rk.write(pandas.read_hdf({str(path)!r}, 'df'), out)"
+
+
 def test_a_dataset_that_claims_more_than_it_stores_is_refused(tmp_path):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:

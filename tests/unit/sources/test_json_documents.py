@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import rekord as rk
@@ -101,6 +103,26 @@ def test_documents_of_another_form_are_refused(tmp_path, document, found):
     assert (failure.code, found in str(failure.found)) == ("X553", True)
 
 
+@pytest.mark.parametrize("orient", ["columns", "index", "split"])
+@pytest.mark.parametrize("indent", [0, 2])
+@pytest.mark.parametrize("columns", [["x"], ["x", "y"]])
+def test_tables_by_column_of_pandas_are_no_single_row(tmp_path, orient, indent, columns):
+    frame = pd.DataFrame({"x": [1, 2, 3], "y": [0.5, 1.5, 2.5]})[columns]
+    frame.to_json(tmp_path / "a.json", orient=orient, indent=indent)
+    failure = refused(tmp_path / "a.json")
+    assert (failure.code, failure.location.row) == ("X553", None)
+    # The command reads the same table.
+    assert failure.do == f"rk.write(pandas.read_json({str(tmp_path / 'a.json')!r}, orient={orient!r}), out)"
+    assert pd.read_json(tmp_path / "a.json", orient=orient).equals(frame)
+
+
+def test_one_row_with_lists_or_objects_stays_a_row(tmp_path):
+    row = {"tokens": [1, 2, 3], "tags": [0, 1, 0]}
+    assert rows_of(put(tmp_path / "a.jsonl", row)) == [row]
+    nested = {"left": {"x": 1}, "right": {"y": 2}}
+    assert rows_of(put(tmp_path / "a.json", nested)) == [{"left/x": 1, "right/y": 2}]
+
+
 @pytest.mark.parametrize(
     "text",
     ['[{"x": 1}', '[{"x": 1},\n', '[{"x": 1} {"x": 2}]', '{"a":\n [{"x": 1}]', '{"a"\n: [{"x": 1}],}', "{\n1: 2}"],
@@ -128,3 +150,15 @@ def test_lists_of_objects_in_a_row_are_refused(tmp_path):
     path = put(tmp_path / "a.jsonl", '{"x": 1, "boxes": [{"w": 1}, {"w": 2}]}\n' * 2)
     failure = refused(path)
     assert (failure.code, failure.location.feature) == ("S130", "boxes")
+
+
+def test_an_array_on_one_line_is_not_decoded_as_a_whole(tmp_path):
+    path = put(tmp_path / "a.json", [{"x": i, "text": "ab" * 50} for i in range(60_000)])
+    assert b"\n" not in path.read_bytes()
+    source = rk.sources.jsonl(path)
+    tracemalloc.start()
+    assert source.facts().rows == 60_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The sample of rows and the pieces that are read; all rows take 30 MB.
+    assert peak < 25_000_000

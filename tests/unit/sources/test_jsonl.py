@@ -218,3 +218,31 @@ def test_a_damaged_gzip_file_is_refused_by_name(tmp_path):
     path = file(tmp_path, gzip.compress("\n".join(LINES).encode())[:60], "rows.jsonl.gz")
     failure = refusal(jsonl(path).facts)
     assert (failure.code, failure.location.path) == ("X524", str(path))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_column_of_several_types_can_be_left_out(tmp_path, ending):
+    rows = [{"a": 1, "b": "x", "c": 1}, {"a": "y", "b": "z", "c": 2, "d": [{"e": 1}]}]
+    path = tmp_path / f"t.jsonl{ending}"
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(data) if ending else data)
+    with pytest.raises(rk.RekordError) as caught:
+        rk.write(path, tmp_path / "out", drop=["d"], progress=False)
+    failure = caught.value
+    assert (failure.code, failure.location.path, failure.location.feature) == ("S129", str(path), "a")
+    assert failure.do == 'write its values as one type; or leave the column out: drop=["a"]'
+    rk.write(path, tmp_path / "out", drop=["a", "d"], progress=False)
+    assert [(row["b"], row["c"]) for row in rk.open(tmp_path / "out")["train"]] == [("x", 1), ("z", 2)]
+    rk.write(path, tmp_path / "kept", keep=["c"], progress=False)
+    assert [dict(row) for row in rk.open(tmp_path / "kept")["train"]] == [{"c": 1}, {"c": 2}]
+    with pytest.raises(rk.UsageError) as caught:
+        rk.write(path, tmp_path / "none", drop=["dd"], progress=False)
+    assert (caught.value.code, caught.value.location.feature) == ("U605", "dd")
+
+
+def test_nan_is_named_as_what_json_has_not(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"a": float("nan")}) + "\n" + json.dumps({"a": 1.0}) + "\n")
+    first = next(row.values for part in rk.sources.jsonl(path).parts() for row in rk.sources.jsonl(path).read(part))
+    assert (first.code, first.location.line) == ("E355", 1)
+    assert first.likely == "NaN: Python's json writes it, and JSON has no such value"

@@ -3,8 +3,11 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ from rekord.conversion import driver, reuse
 from rekord.errors import RekordError
 from rekord.sources.csv import CsvSource
 from rekord.verbs.sync import SyncResult, sync_dataset
+
+sync_module = import_module("rekord.verbs.sync")
 
 Options = dict[str, Any]
 
@@ -255,6 +260,46 @@ def test_it_can_write_elsewhere(tmp_path: Path) -> None:
     new = rk.sync(tmp_path / "*.csv", tmp_path / "out", tmp_path / "new", progress=False)
     assert new.records == sum(len(path.read_text().splitlines()) - 1 for path in tmp_path.glob("*.csv"))
     assert read_tree(tmp_path / "out") == old
+
+
+def test_a_second_sync_is_refused_while_one_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, out = tmp_path / "source", tmp_path / "out" / "data"
+    root.mkdir()
+    make_csv(root)
+    rk.write(root, out, progress=False)
+    change_csv(root)
+    arguments = ["sync", str(root), str(out)]
+    command = f"from rekord.cli.main import run_command_line as run; raise SystemExit(run({arguments!r}))"
+    seen: list[tuple[int, str]] = []
+    before = sync_module.run_conversion
+
+    def run_both(*given: Any, **options: Any) -> Any:
+        other = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+        seen.append((other.returncode, other.stderr.splitlines()[0]))
+        return before(*given, **options)
+
+    monkeypatch.setattr(sync_module, "run_conversion", run_both)
+    sync(root, out)
+    assert seen == [(3, "DatasetError X512: another process is writing here")]
+    rk.write(root, tmp_path / "fresh" / "data", progress=False)
+    assert read_tree(tmp_path / "out") == read_tree(tmp_path / "fresh")
+
+
+def test_files_with_other_names_and_times_give_the_bytes_of_a_fresh_conversion(tmp_path: Path) -> None:
+    root, out = tmp_path / "source", tmp_path / "out" / "data"
+    root.mkdir()
+    make_csv(root)
+    options: Options = {"shuffle": True, "split": {"train": 0.6, "val": 0.4}, "shards": 2}
+    rk.write(root, out, progress=False, **options)
+    os.utime(root / "0.csv")
+    (root / "1.csv").rename(root / "z.csv")
+    (root / "below").mkdir()
+    (root / "2.csv").rename(root / "below" / "2.csv")
+    shutil.copy(root / "3.csv", root / "copy.csv")
+    done = sync(root, out)
+    assert done.everything is None
+    rk.write(root, tmp_path / "fresh" / "data", progress=False, **options)
+    assert read_tree(tmp_path / "out") == read_tree(tmp_path / "fresh")
 
 
 def keep_even(row: Any) -> Any:

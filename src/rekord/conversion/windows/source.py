@@ -108,7 +108,7 @@ class WindowedSource:
             splits=self._splits,
             files=inner.files,
             unused=inner.unused,
-            guesses=inner.guesses,
+            guesses=tuple([one for one in inner.guesses if one.column is None or one.column != self.window.time]),
             notes=(*inner.notes, *_describe(self)),
         )
 
@@ -218,7 +218,12 @@ def window_source(
                 expected=f"a series of at least {window.size} {'of time' if window.is_timed else 'rows'}"
                 + (f" and {window.horizon} more" if window.horizon else ""),
                 found=f"{made.counts.rows:,} rows in shorter series",
-                do='a smaller size=, or incomplete="pad"' if not window.is_timed else "a smaller size=",
+                likely=f"{made.counts.gaps:,} pauses longer than max_gap: a series ends at each"
+                if made.counts.gaps
+                else None,
+                do='choose smaller windows, or pad incomplete ones: incomplete="pad" (--pad)'
+                if not window.is_timed
+                else "choose smaller windows",
             )
     except BaseException:
         remove_tree(LOCAL, folder)
