@@ -18,6 +18,7 @@ from rekord.sources.array_files import (
     ArrayFileFacts,
     ArrayFolderSource,
     ArrayForm,
+    ArrayMasks,
     ImagesAs,
     check_array_size,
     check_images_as,
@@ -38,6 +39,7 @@ _NODATA_TAG = 42_113  # of GDAL
 def tiff(
     path: str | os.PathLike[str],
     *,
+    masks: str | os.PathLike[str] | None = None,
     pages: bool = False,
     georeference: bool = False,
     labelled: bool = True,
@@ -51,13 +53,15 @@ def tiff(
     classes and splits as in `image_folder`, unless `labelled=False`.
 
     `georeference` adds the columns `crs` (the EPSG code), `transform` (a to f in x = a · column + b · row + c and
-    y = d · column + e · row + f) and `nodata`. `images_as` ("png" or "jpeg") stores encoded images, not arrays.
+    y = d · column + e · row + f) and `nodata`. `masks` is a folder of TIFF files with the same names, in the column
+    `mask`: arrays of class ids, of the same height and width. `images_as` ("png" or "jpeg") stores encoded images.
     """
     for name, value in (("pages", pages), ("georeference", georeference), ("labelled", labelled)):
         flag(name, value)
     format = check_images_as(images_as)
     reader = TiffReader(pages=pages, georeference=georeference, as_image=format is not None)
-    return ArrayFolderSource(as_path("path", path), reader, labelled, class_names(classes), format)
+    folder = ArrayMasks.of(masks, TiffReader(), pages=pages, images_as=images_as is not None)
+    return ArrayFolderSource(as_path("path", path), reader, labelled, class_names(classes), format, folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

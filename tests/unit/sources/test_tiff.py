@@ -12,6 +12,7 @@ import pytest
 import tifffile
 
 import rekord as rk
+from rekord.cli.main import run_command_line
 from rekord.sources.base import SourceRow
 from rekord.sources.detect import identify_source
 
@@ -242,3 +243,35 @@ def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.sources.tiff("x", **options)
     assert caught.value.code == "U605"
+
+
+def test_images_of_many_bands_and_their_masks_are_one_row_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bands = np.random.default_rng(0).random((2, 8, 9, 6)).astype(np.float32)
+    ids = np.arange(2 * 72, dtype=np.uint8).reshape(2, 8, 9) % 3
+    for folder in ("images", "masks"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+    for i in range(2):
+        tifffile.imwrite(tmp_path / f"in/images/{i}.tif", bands[i], photometric="minisblack", planarconfig="contig")
+        tifffile.imwrite(tmp_path / f"in/masks/{i}.tiff", ids[i])
+    found = identify_source(tmp_path / "in")
+    assert (found.kind, found.masks) == ("tiff", str(tmp_path / "in/masks"))
+    folders = ["--images", str(tmp_path / "in/images"), "--masks", str(tmp_path / "in/masks")]
+    for arguments in ([str(tmp_path / "in")], folders):
+        out = tmp_path / str(len(arguments))
+        assert run_command_line(["write", *arguments, str(out), "--no-config", "-q"]) == 0
+        ds = rk.open(out)
+        assert (ds.schema["image"], ds.schema["mask"]) == (
+            rk.Tensor("float32", (8, 9, 6)),
+            rk.Tensor("uint8", (8, 9)),
+        )
+        assert [np.array_equal(row["mask"], ids[i]) for i, row in enumerate(ds["train"])] == [True, True]
+        assert [np.array_equal(row["image"], bands[i]) for i, row in enumerate(ds["train"])] == [True, True]
+
+
+def test_masks_exclude_pages_and_encoded_images(tmp_path: Path) -> None:
+    for options in ({"pages": True}, {"images_as": "png"}):
+        with pytest.raises(rk.UsageError) as caught:
+            rk.sources.tiff(tmp_path, masks=tmp_path / "masks", **options)
+        assert caught.value.code == "U605"
