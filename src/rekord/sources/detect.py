@@ -374,6 +374,7 @@ def _identify_annotations(path: str, layout: str | None, refused: RekordError) -
     if several:
         refused.readings = (*several, *refused.readings)
         refused.do = several[0][1]
+        refused.likely = f"several formats of Datumaro fit: {', '.join(formats[:_MAX_SHOWN])}"
     raise refused
 
 
