@@ -17,6 +17,8 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
@@ -40,6 +42,7 @@ from rekord.sources.folder_survey import FolderSurvey, is_archive, is_container,
 from rekord.sources.image_folder import (
     IMAGE_EXTENSIONS,
     find_files,
+    find_images,
     is_image_name,
     join_path,
     split_of_folder,
@@ -51,7 +54,7 @@ from rekord.sources.media_folder import (
     VIDEO_EXTENSIONS,
 )
 from rekord.sources.nifti import NIFTI_EXTENSIONS
-from rekord.sources.tiff import TIFF_EXTENSIONS
+from rekord.sources.tiff import TIFF_EXTENSIONS, TiffReader
 from rekord.sources.video_csv import recognize_video_list
 from rekord.storage import raw_files
 from rekord.storage.find import is_record_name
@@ -157,15 +160,28 @@ def identify_masked(images: str, masks: str, *, layout: str | None = None) -> De
 def _prefer_arrays(found: DetectedSource) -> DetectedSource:
     """Folders of TIFF files, volumes or `.npy` files are stored as arrays: readers of images do not decode them."""
     if found.kind == "segmentation" and found.masks is not None and not found.folders:
-        kinds = {_find_array_kind(found.path), _find_array_kind(found.masks)}
-        if len(kinds) > 1 or None in kinds:
+        kind = _find_array_kind(found.path)
+        is_same = os.path.realpath(found.path) == os.path.realpath(found.masks)
+        if kind is None or is_same or kind != _find_array_kind(found.masks):
             return found
-        (kind,) = kinds
+        if kind == "tiff" and _are_png_like(found.path):
+            return found  # --images-as png, and the layout of masks
         guesses = (*found.guesses, *([_TIFF_GUESS] if kind == "tiff" else []))
-        return found._replace(kind=str(kind), guesses=guesses, labelled=False)
+        return found._replace(kind=kind, guesses=guesses, labelled=False)
     if found.kind not in ("image_folder", "images") or _find_array_kind(found.path) != "tiff":
         return found
     return found._replace(kind="tiff", guesses=(*found.guesses, _TIFF_GUESS), labelled=found.kind == "image_folder")
+
+
+def _are_png_like(folder: str) -> bool:
+    """Whether a PNG could hold the first TIFF file of a folder."""
+    first = find_images(folder).files[0]
+    try:
+        form = TiffReader().inspect(os.path.join(folder, *first.path.split("/"))).form
+    except RekordError:
+        return True
+    channels = form.shape[2:]
+    return form.dtype in (np.uint8, np.uint16, np.bool_) and (not channels or channels in ((1,), (2,), (3,), (4,)))
 
 
 def _find_array_kind(folder: str) -> str | None:

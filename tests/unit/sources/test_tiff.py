@@ -270,6 +270,12 @@ def test_images_of_many_bands_and_their_masks_are_one_row_each(
         assert [np.array_equal(row["image"], bands[i]) for i, row in enumerate(ds["train"])] == [True, True]
 
 
+def test_images_that_png_can_hold_stay_images_with_masks(tmp_path: Path) -> None:
+    save(tmp_path / "images/0.tif", random("uint16", 8, 9, 3), photometric="rgb")
+    save(tmp_path / "masks/0.tif", random("uint8", 8, 9))
+    assert identify_source(tmp_path).kind == "segmentation"
+
+
 def test_masks_exclude_pages_and_encoded_images(tmp_path: Path) -> None:
     for options in ({"pages": True}, {"images_as": "png"}):
         with pytest.raises(rk.UsageError) as caught:
