@@ -373,9 +373,26 @@ def _identify_by_files(path: str, layout: str | None) -> DetectedSource:
     strong = [group for group in survey.groups if _kind_by_name(group.names[0]) not in (None, *_WEAK_KINDS)]
     others = sum(group.file_count for group in strong)
     if survey.image_count and (layout not in (None, "auto") or survey.image_count * 10 > others):
-        return weigh_folder(survey, layout)
+        try:
+            return weigh_folder(survey, layout)
+        except RekordError as refused:
+            _add_media_readings(refused, survey)
+            raise
     known = None if survey.image_count else find_known_dataset(survey)
     return known or _identify_by_count(survey, layout)
+
+
+def _add_media_readings(refused: RekordError, survey: FolderSurvey) -> None:
+    """Name what reads audio and video that lie next to images, such as films and their thumbnails."""
+    counts = Counter([_kind_by_name(os.path.basename(file)) for file in survey.iter_files()])
+    found = [kind for kind in MEDIA_KINDS if counts[kind]]
+    if refused.code != "U621" or len(found) != 1:
+        return
+    files = f"{counts[found[0]]:,} {found[0].removesuffix('_folder')} {'file' if counts[found[0]] == 1 else 'files'}"
+    reading = files, shlex.join(["rekord", "write", join_path(survey.root, ""), "--layout", "table"]) + " OUT"
+    is_most = counts[found[0]] > survey.image_count
+    refused.readings = (reading, *refused.readings) if is_most else (*refused.readings, reading)
+    refused.do = reading[1] if is_most else refused.do
 
 
 def _identify_annotations(path: str, layout: str | None, refused: RekordError) -> DetectedSource:
