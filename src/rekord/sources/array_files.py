@@ -53,6 +53,11 @@ JPEG_QUALITY = 95
 _MAX_ARRAY_BYTES = (1 << 31) - (1 << 20)  # of a record, and some room for its other columns
 _FREE_BYTES = 256 << 20
 _MAX_RATIO = 1032  # deflate cannot do better
+_FREE_PIXELS = 1 << 20
+_MAX_CODED_RATIO = 4  # encoded parts may be padded
+_FRAME_MARKERS = frozenset((*range(0xC0, 0xD0), 0xF7)) - {0xC4, 0xC8, 0xCC}
+_SCAN_MARKER = 0xDA
+_CODESTREAM_MARKERS = b"\xff\x4f\xff\x51"
 _MAX_INSPECTED = 1000  # files, spread over the whole folder
 
 
@@ -127,6 +132,44 @@ def check_array_size(path: str, form: ArrayForm, file_bytes: int, *, rows: int =
         found=f"{form.dtype.name} {form.shape}: {row_bytes if too_large else total_bytes:,} bytes"[:120],
         do="split it into tiles" if too_large else "check the file: its header may be damaged",
     )
+
+
+def check_coded_size(path: str, kind: str, data: bytes, height: int, width: int) -> None:
+    """Raise E394 for a JPEG or JPEG 2000 inside a file that declares far more pixels than the file does.
+
+    Decoders reserve what it declares, and may fill it, before its size is compared with that of the file.
+    """
+    sizes = [*_find_jpeg_sizes(data), *_find_jpeg2000_sizes(data)]
+    most = _MAX_CODED_RATIO * height * width + _FREE_PIXELS
+    for coded_height, coded_width in sizes:
+        if not 0 < coded_height * coded_width <= most:
+            found = f"an encoded part of {coded_height:,} × {coded_width:,} for {height:,} × {width:,} pixels"
+            raise unreadable_array_error(path, kind, found)
+
+
+def _find_jpeg_sizes(data: bytes) -> Iterator[tuple[int, int]]:
+    """The height and width in each frame header of a JPEG or JPEG-LS, up to the first scan."""
+    if data[:2] != b"\xff\xd8":
+        return
+    at = 2
+    while (at := data.find(b"\xff", at)) >= 0 and at + 4 <= len(data):
+        marker = data[at + 1]
+        if marker == _SCAN_MARKER:
+            return
+        if marker in _FRAME_MARKERS and at + 9 <= len(data):
+            yield int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
+        # Decoders skip what is no marker, and fill bytes.
+        is_segment = marker >= 0xC0 and marker != 0xFF and not 0xD0 <= marker <= 0xD9
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big") if is_segment else 1
+
+
+def _find_jpeg2000_sizes(data: bytes) -> Iterator[tuple[int, int]]:
+    """The height and width of each codestream of a JPEG 2000: its marker does not occur in compressed data."""
+    at = 0
+    while (at := data.find(_CODESTREAM_MARKERS, at)) >= 0 and at + 24 <= len(data):
+        right, bottom, left, top = (int.from_bytes(data[at + i : at + i + 4], "big") for i in (8, 12, 16, 20))
+        yield max(bottom - top, 0), max(right - left, 0)
+        at += 4
 
 
 def unreadable_array_error(path: str, kind: str, failure: Exception | str, *, do: str | None = None) -> RekordError:

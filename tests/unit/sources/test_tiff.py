@@ -210,6 +210,26 @@ def test_a_bomb_is_refused_before_its_pixels_are_read(size: tuple[int, int], tmp
     assert (caught.value.code, caught.value.location.path) == ("E393", str(tmp_path / "x.tif"))
 
 
+@pytest.mark.parametrize(
+    ("compression", "mark", "at"), [("jpeg", b"\xff\xc0", 5), ("jpeg2000", b"\xff\x4f\xff\x51", 8)]
+)
+def test_a_tile_that_is_a_bomb_is_refused_before_it_is_decoded(
+    compression: str, mark: bytes, at: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "in/x.tif"
+    array = save(path, random("uint8", 64, 48, 3), photometric="rgb", compression=compression)
+    (row,) = rows(rk.sources.tiff(tmp_path / "in"))
+    assert row.values["image"].shape == array.shape  # type: ignore[index]
+    data = bytearray(path.read_bytes())
+    begin = data.index(mark) + at
+    size = (65_000).to_bytes(2 if compression == "jpeg" else 4, "big")
+    data[begin : begin + 2 * len(size)] = size * 2
+    path.write_bytes(data)
+    failure = only_error(rk.sources.tiff(tmp_path / "in"))
+    assert (failure.code, failure.location.path) == ("E394", str(path))
+    assert failure.found == "an encoded part of 65,000 × 65,000 for 64 × 48 pixels"
+
+
 def test_a_truncated_file_is_a_bad_row_wherever_it_ends(tmp_path: Path) -> None:
     save(tmp_path / "good.tif", random("uint8", 16, 16), compression="zlib")
     data = (tmp_path / "good.tif").read_bytes()
