@@ -63,6 +63,43 @@ def prepare_tables(workload: Workload) -> None:
     fill_once(workload.folder, fill)
 
 
+def prepare_scenes(workload: Workload) -> None:
+    """Generate TIFF files of eight bands, uncompressed and in deflated tiles, if they do not exist."""
+    import tifffile
+
+    def fill(folder: Path) -> None:
+        slope = np.add.outer(np.arange(_SIDE), np.arange(_SIDE))[..., None]
+        for form, options in SCENE_FORMS.items():
+            (folder / form).mkdir()
+            for number in range(workload.records):
+                noise = np.random.default_rng(number).integers(0, 64, (_SIDE, _SIDE, 8))
+                pixels = (slope + noise).astype(np.uint16)
+                path = folder / form / f"{number}.tif"
+                tifffile.imwrite(path, pixels, photometric="minisblack", planarconfig="contig", **options)
+
+    fill_once(workload.folder, fill)
+
+
+SCENE_FORMS: dict[str, dict[str, Any]] = {
+    "uncompressed": {},
+    "deflate": {"compression": "zlib", "predictor": True, "tile": (128, 128)},
+}
+
+
+def prepare_recordings(workload: Workload) -> None:
+    """Generate WAV files of one second at 16 kHz, in ten class folders, if they do not exist."""
+    import soundfile
+
+    def fill(folder: Path) -> None:
+        for number in range(workload.records):
+            path = folder / str(number % 10) / f"{number}.wav"
+            path.parent.mkdir(exist_ok=True)
+            noise = np.random.default_rng(number).standard_normal(16_000) * 0.1
+            soundfile.write(path, noise.astype(np.float32), 16_000)
+
+    fill_once(workload.folder, fill)
+
+
 def _table(workload: Workload, chunk: int) -> pa.Table:
     values: dict[str, Any] = workload.rows(chunk)
     return pa.table(

@@ -294,6 +294,23 @@ _ALL = (
     Workload(
         name="pairs", records=2_000, columns=(Column("seed", "int64"),), generate=_pairs, chunk=50, min_records=100
     ),
+    # Files of arrays and of audio, each generated from a seed.
+    Workload(
+        name="scenes",
+        records=120,
+        columns=(Column("seed", "int64"),),
+        generate=_pairs,
+        chunk=60,
+        min_records=30,
+    ),
+    Workload(
+        name="recordings",
+        records=2_000,
+        columns=(Column("seed", "int64"),),
+        generate=_pairs,
+        chunk=500,
+        min_records=200,
+    ),
 )
 
 WORKLOADS = {workload.name: workload for workload in _ALL}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groups import feeding, health, objects, reading, reshaping, scaling, training, viewing, writing
+from groups import feeding, health, objects, reading, reshaping, scaling, sources, training, viewing, writing
 from groups.compare import Measure
 
 GROUPS: dict[str, Measure] = (
@@ -13,6 +13,7 @@ GROUPS: dict[str, Measure] = (
     | health.GROUPS
     | reshaping.GROUPS
     | scaling.GROUPS
+    | sources.GROUPS
     | viewing.GROUPS
     | objects.GROUPS
 )

@@ -65,6 +65,10 @@ def make(place: Any, source: str) -> Callable[[], Any]:
     return lambda: getattr(rk.sources, source)(place.root)
 
 
+def masked(place: Any, source: str) -> Callable[[], Any]:
+    return lambda: getattr(rk.sources, source)(place.root / "images", masks=place.root / "masks")
+
+
 def files_of_arrays(source: str, name: str) -> None:
     """The defects that all of these sources report alike; `b` is the file with the defect, and `a` is a good one."""
     other = f"b{name[1:]}"
@@ -86,6 +90,19 @@ def files_of_arrays(source: str, name: str) -> None:
     @cell(source, "missing file", "X501")
     def _(place):
         return place.case(lambda: getattr(rk.sources, source)(place.root / "none"), place.root / "none")
+
+    if source != "dicom":
+
+        @cell(source, "orphan", "E363")
+        def _(place):
+            put(place, f"images/{name}"), put(place, f"masks/{name}")
+            return place.case(masked(place, source), put(place, f"images/{other}"), feature="mask", good=1)
+
+        @cell(source, "orphan", "E364")
+        def _(place):
+            put(place, f"images/{name}"), put(place, f"masks/{name}")
+            column = {"nifti": "volume", "npy_folder": "x"}.get(source, "image")
+            return place.case(masked(place, source), put(place, f"masks/{other}"), feature=column, good=1)
 
     @cell(source, "bad encoding", "E318")
     def _(place):

@@ -22,6 +22,7 @@ _UNKNOWN = object()
 
 _MENTION = re.compile(r"(?<![\w.,=\[{\"'-])([a-z]\w*)=(?!=)")
 _CALL = re.compile(r"\brk\.([a-z][\w.]*)\(")
+_TRANSFORM = re.compile(r"(?:\btransforms=)?\brk\.transforms\.([a-z]\w*)\((\d*)\)")
 _COMMAND = re.compile(r"\brekord [a-z]+\b.*?(?=, (?:or|and) |`|$)")
 _AFTER_FLAG = re.compile(r"(?:^|[\s(])--?[\w-]+ [^\s(]*$")
 _LEAVE_OUT = re.compile(r"\bleave (`?)([a-z]\w*)(?:=|\1) out\b|\b(?:drop|leave out) ([a-z]\w*)=(?=[\s,;]|$)")
@@ -176,7 +177,16 @@ def _fill_paths(text: str, running: _RunningVerb) -> str:
 
 
 def _translate_part(text: str, flags: Mapping[str, Any], group: Any) -> str:
+    text = _TRANSFORM.sub(lambda match: _translate_transform(match, flags), text)
     return _translate_mentions(_translate_calls(text, flags, group), flags)
+
+
+def _translate_transform(match: re.Match[str], flags: Mapping[str, Any]) -> str:
+    """`transforms=rk.transforms.resample(16000)` as `--resample 16000`, and `rk.transforms.mono()` as `--mono`."""
+    param = flags.get(match[1])
+    if param is None or param.param_type_name != "option" or param.is_flag == bool(match[2]):
+        return match[0]
+    return f"{_long_name(param)} {match[2]}".rstrip()
 
 
 def _translate_calls(text: str, flags: Mapping[str, Any], group: Any) -> str:

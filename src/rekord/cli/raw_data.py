@@ -235,8 +235,7 @@ def prepare_raw_data(
     limit: int | None = None,
 ) -> Conversion | None:
     """The conversion that `rekord write` would run; None for record files."""
-    from rekord.sources.base import DetectedSource
-    from rekord.sources.detect import SourceOverrides, build_source
+    from rekord.sources.detect import SourceOverrides, build_source, identify_masked
     from rekord.verbs.infer import identify_raw_data, prepare_preview
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import LAYOUTS, MaskOptions
@@ -253,7 +252,7 @@ def prepare_raw_data(
             what = "`--masks` needs `--images`" if images is None else "PATH excludes `--images` and `--masks`"
             folders = shlex.join(["--images", images or "DIR", "--masks", raw.masks])
             raise error("U601", what, do=f"rekord {verb} {escape_controls(folders)}")
-        found, images = DetectedSource("segmentation", images, raw.masks), None
+        found, images = identify_masked(images, raw.masks, layout=raw.layout), None
     elif path is None:
         raise error("U601", f"`rekord {verb}` needs PATH", do=f"rekord {verb} --help")
     else:

@@ -256,8 +256,13 @@ def _resolve_source(
     read_as: Mapping[str, Any],
 ) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None, SourceOverrides | None]:
     """The folder to write, the source, the classes of a label map that it does not take, its kind, its options."""
-    from rekord.sources.base import DetectedSource
-    from rekord.sources.detect import SourceOverrides, build_source, identify_source, takes_label_map
+    from rekord.sources.detect import (
+        SourceOverrides,
+        build_source,
+        identify_masked,
+        identify_source,
+        takes_label_map,
+    )
     from rekord.verbs.write import LAYOUTS
 
     if source is None:
@@ -272,7 +277,7 @@ def _resolve_source(
             what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
             folders = ["--images", images or "DIR", "--masks", masks, out or source]
             raise error("U601", what, do=f"rekord write {escape_controls(shlex.join(folders))}")
-        out, found = source, DetectedSource("segmentation", images, masks)
+        out, found = source, identify_masked(images, masks, layout=layout)
         images = None
     elif out is None:
         if images is not None:

@@ -151,21 +151,28 @@ def _check_declared(facts: AudioFacts, feature: Audio, path: str | None) -> None
             f"has {facts.rate:,} samples per second",
             expected=f"{feature.rate:,}, as declared",
             found=f"{facts.rate:,}",
-            do=f"rk.transforms.resample({feature.rate}), or declare rate={facts.rate}",
+            # The rate of a file is checked before transforms, which declare it themselves.
+            do=f"{'' if feature.is_pcm else 'declare rk.Audio(), and '}transforms=rk.transforms.resample("
+            f"{feature.rate}), or declare rate={facts.rate}",
             path=path,
         )
     channels = 1 if feature.is_pcm and feature.channels is None else feature.channels
     if channels not in (None, facts.channels):
-        raise InvalidMedia(
-            "E343",
-            f"has {facts.channels} {'channel' if facts.channels == 1 else 'channels'}",
-            expected=f"{channels}, as declared" if feature.channels else "1, unless channels= is declared",
-            found=f"{facts.channels}",
-            do=f"rk.transforms.mono(), or declare channels={facts.channels}"
-            if channels == 1
-            else f"declare channels={facts.channels}",
-            path=path,
-        )
+        raise channels_error(facts.channels, feature.channels, path)
+
+
+def channels_error(found: int, declared: int | None, path: str | None) -> InvalidMedia:
+    """The error for a file with another number of channels than declared; PCM has one unless declared."""
+    return InvalidMedia(
+        "E343",
+        f"has {found} {'channel' if found == 1 else 'channels'}",
+        expected=f"{declared}, as declared" if declared else "1, unless channels= is declared",
+        found=f"{found}",
+        do=f"rk.transforms.mono(), or declare channels={found}"
+        if declared in (None, 1)
+        else f"declare channels={found}",
+        path=path,
+    )
 
 
 def _check_samples(sound: Any, facts: AudioFacts, path: str | None) -> None:
@@ -330,12 +337,13 @@ def _encode_samples(array: Array, feature: Audio) -> bytes:
 
 
 def _not_audio_error(head: bytes, path: str | None, code: str) -> InvalidMedia:
+    convert = "convert it to FLAC: ffmpeg -i IN OUT.flac" if head else COPY_AGAIN_HINT
     return InvalidMedia(
         code,
         "is not audio in a known format",
         expected=f"audio: {', '.join(AUDIO_FORMATS)}",
         found=f"bytes starting with {head[:8].hex(' ')}" if head else "0 bytes",
-        do="convert it to FLAC: ffmpeg -i IN OUT.flac" if code[0] == "E" else _CHECK_HINT,
+        do=convert if code[0] == "E" else _CHECK_HINT,
         path=path,
     )
 

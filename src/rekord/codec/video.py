@@ -141,14 +141,13 @@ def open_video(file: Any, path: str | None = None, code: str = "E345") -> Iterat
     size_bytes = file.seek(0, io.SEEK_END)
     name = detect_video_format(head)
     if name is None:
+        convert = "convert it to MP4: ffmpeg -i IN OUT.mp4" if head else COPY_AGAIN_HINT
         raise InvalidMedia(
             "E344" if code == "E345" else code,
             "is not a video in a known format",
             expected=f"a video: {', '.join(VIDEO_FORMATS)}",
             found=f"bytes starting with {head[:8].hex(' ')}" if head else "0 bytes",
-            do="convert it to MP4: ffmpeg -i IN OUT.mp4"
-            if code == "E345"
-            else "write the dataset again from an intact file",
+            do=convert if code == "E345" else "write the dataset again from an intact file",
             path=path,
         )
     missing_bytes = _count_missing_bytes(file, name, size_bytes)

@@ -158,7 +158,9 @@ class TransformedLayout:
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         derived = self.layout.derive(row, verify)
-        return DerivedRow(self._bound.apply(dict(derived.values)), derived.remarks)
+        settled = self._bound.settles
+        remarks = tuple([one for one in derived.remarks if (one.code, one.feature) not in settled])
+        return DerivedRow(self._bound.apply(dict(derived.values)), remarks)
 
 
 _PIECE_BYTES = 8 << 20

@@ -186,7 +186,8 @@ DATUMARO_FORMATS = frozenset(
         *("KITTI raw data", "WIDER FACE", "MOT tracking", "CVAT for images", "LabelMe (XML)", "Datumaro", "VoTT"),
         *("COCO panoptic segmentation", "COCO captions", "Open Images", "VGGFace2", "LFW", "CelebA", "Market-1501"),
         *("MARS", "MVTec AD", "DOTA", "ICDAR text localization", "ICDAR text recognition", "ADE20K with parts"),
-        *("MNIST", "CIFAR", "Mapillary Vistas", "SYNTHIA", "Segment Anything", "Cityscapes polygons"),
+        *("MNIST", "CIFAR", "Mapillary Vistas", "SYNTHIA", "Segment Anything", "Cityscapes polygons", "MOTS"),
+        *("KITTI segmentation", "ICDAR text segmentation", "COCO classes of images", "Pascal VOC classes of images"),
     )
 )
 """The names of formats that Datumaro reads."""
@@ -203,9 +204,11 @@ _NUMBER = rb"-?\d+(?:\.\d+)?"
 _SIGNS = (
     _sign("KITTI object detection", r"/label_\d+/[^/]*\.txt$|/label_0[0-3]/"),
     _sign("KITTI object detection", r"\.txt$", rb"\A\s*[A-Za-z]\w*(?: +" + _NUMBER + rb"){14,15}\s*(?:\n|\Z)"),
+    _sign("KITTI segmentation", r"/semantic_rgb/"),
     _sign("KITTI raw data", r"/tracklet_labels\.xml$|/velodyne(_points)?/|/calib_cam_to_cam\.txt$"),
     _sign("WIDER FACE", r"/wider_face_split/|_bbx_gt\.(txt|mat)$"),
     _sign("MOT tracking", r"/gt/gt\.txt$|/det/det\.txt$|/seqinfo\.ini$"),
+    _sign("MOTS", r"/instances/labels\.txt$"),
     _sign("VisDrone", r"\.txt$", rb"\A(?:\d+,){7}\d+,?\s*(?:\n|\Z)"),
     _sign("CVAT for images", r"\.xml$", rb"<annotations>.{0,2000}?<(?:version|meta|image)\b"),
     _sign("LabelMe (XML)", r"\.xml$", _in_order(rb"<annotation>", rb"<polygon>")),
@@ -225,6 +228,12 @@ _SIGNS = (
     _sign("Mapillary Vistas", r"/config(_v\d\.\d)?\.json$", rb'"labels"\s*:'),
     _sign("COCO captions", r"\.json$", _in_order(rb'"annotations"\s*:', rb'"caption"\s*:')),
     _sign(
+        "COCO classes of images",
+        r"\.json$",
+        rb'\A(?!.*"(?:bbox|segmentation|segments_info|caption)")'
+        + _in_order(rb'"images"\s*:', rb'"annotations"\s*:\s*\[\s*\{', rb'"category_id"\s*:'),
+    ),
+    _sign(
         "COCO without boxes",
         r"\.json$",
         rb'\A(?!.*"bbox")' + _in_order(rb'"images"\s*:', rb'"annotations"\s*:\s*\[\s*\{'),
@@ -232,6 +241,8 @@ _SIGNS = (
     _sign("Label Studio", r"\.json$", _in_order(rb'"annotations"\s*:', rb'"from_name"\s*:')),
     _sign("CrowdHuman", r"\.odgt$"),
     _sign("Open Images", r"\.csv$", rb"\A(?:\xef\xbb\xbf)?ImageID,"),
+    _sign("Datumaro", r"\.datum$"),
+    _sign("Pascal VOC classes of images", r"/imagesets/main/[^/]+_(train|val|trainval|test)\.txt$"),
     _sign("VoTT", r"-export\.csv$", rb'\A(?:\xef\xbb\xbf)?"?image"?,'),
     _sign("MNIST", r"-idx[13]-ubyte(\.gz)?$"),
     _sign("CIFAR", r"/data_batch_\d$|/batches\.meta$"),
@@ -242,11 +253,11 @@ _SIGNS = (
     _sign("CUB-200-2011", r"/image_class_labels\.txt$|/bounding_boxes\.txt$"),
     _sign("Market-1501", r"/bounding_box_(train|test)/"),
     _sign("MARS", r"/bbox_(train|test)/"),
-    _sign("MVTec AD", r"/ground_truth/[^/]+/[^/]+_mask\.png$"),
-    _sign(
-        "DOTA", r"/labeltxt[^/]*/|\.txt$", rb"(?:\A|\n)(?:" + _NUMBER + rb" +){8}[A-Za-z][\w-]* +[0-2]\s*(?:\n|\Z)"
-    ),
+    _sign("MVTec AD", r"/ground_truth/([^/]+/)?[^/]+_mask\.png$"),
+    _sign("DOTA", r"/labeltxt[^/]*/"),
+    _sign("DOTA", r"\.txt$", rb"(?:\A|\n)(?:" + _NUMBER + rb" +){8}[A-Za-z][\w-]* +[0-2]\s*(?:\n|\Z)"),
     _sign("ICDAR text localization", r"/gt_[^/]*\.txt$"),
+    _sign("ICDAR text segmentation", r"_gt\.(txt|bmp)$"),
     _sign("ICDAR text recognition", r"/gt\.txt$", rb'\A[^\n]+\.(?:png|jpg),\s*"'),
     _sign("Caltech pedestrians", r"\.vbb$|\.seq$"),
     _sign("facial landmarks", r"\.pts$"),

@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from rekord.arguments import is_utf8_encodable, one_of
+from rekord.arguments import as_path, conflicting_options, is_utf8_encodable, one_of
 from rekord.codec.images.inspect import GeneratedBytes, encode_png
 from rekord.codec.images.store import store_image
 from rekord.codec.values import InvalidValue
-from rekord.errors import RekordError, error, preview
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Image, Label, Schema, Tensor, Text
 from rekord.sources.base import (
@@ -29,6 +29,7 @@ from rekord.sources.base import (
     disk_failure_error,
     list_files,
 )
+from rekord.sources.detection_common import relative_path
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     FileTree,
@@ -42,6 +43,7 @@ from rekord.sources.image_folder import (
     parse_label_and_split,
     split_of_folder,
     to_printable_path,
+    validate_folder,
 )
 from rekord.storage import raw_files
 from rekord.storage.raw_files import split_member_path
@@ -51,6 +53,11 @@ JPEG_QUALITY = 95
 _MAX_ARRAY_BYTES = (1 << 31) - (1 << 20)  # of a record, and some room for its other columns
 _FREE_BYTES = 256 << 20
 _MAX_RATIO = 1032  # deflate cannot do better
+_FREE_PIXELS = 1 << 20
+_MAX_CODED_RATIO = 4  # encoded parts may be padded
+_FRAME_MARKERS = frozenset((*range(0xC0, 0xD0), 0xF7)) - {0xC4, 0xC8, 0xCC}
+_SCAN_MARKER = 0xDA
+_CODESTREAM_MARKERS = b"\xff\x4f\xff\x51"
 _MAX_INSPECTED = 1000  # files, spread over the whole folder
 
 
@@ -127,6 +134,44 @@ def check_array_size(path: str, form: ArrayForm, file_bytes: int, *, rows: int =
     )
 
 
+def check_coded_size(path: str, kind: str, data: bytes, height: int, width: int) -> None:
+    """Raise E394 for a JPEG or JPEG 2000 inside a file that declares far more pixels than the file does.
+
+    Decoders reserve what it declares, and may fill it, before its size is compared with that of the file.
+    """
+    sizes = [*_find_jpeg_sizes(data), *_find_jpeg2000_sizes(data)]
+    most = _MAX_CODED_RATIO * height * width + _FREE_PIXELS
+    for coded_height, coded_width in sizes:
+        if not 0 < coded_height * coded_width <= most:
+            found = f"an encoded part of {coded_height:,} × {coded_width:,} for {height:,} × {width:,} pixels"
+            raise unreadable_array_error(path, kind, found)
+
+
+def _find_jpeg_sizes(data: bytes) -> Iterator[tuple[int, int]]:
+    """The height and width in each frame header of a JPEG or JPEG-LS, up to the first scan."""
+    if data[:2] != b"\xff\xd8":
+        return
+    at = 2
+    while (at := data.find(b"\xff", at)) >= 0 and at + 4 <= len(data):
+        marker = data[at + 1]
+        if marker == _SCAN_MARKER:
+            return
+        if marker in _FRAME_MARKERS and at + 9 <= len(data):
+            yield int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
+        # Decoders skip what is no marker, and fill bytes.
+        is_segment = marker >= 0xC0 and marker != 0xFF and not 0xD0 <= marker <= 0xD9
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big") if is_segment else 1
+
+
+def _find_jpeg2000_sizes(data: bytes) -> Iterator[tuple[int, int]]:
+    """The height and width of each codestream of a JPEG 2000: its marker does not occur in compressed data."""
+    at = 0
+    while (at := data.find(_CODESTREAM_MARKERS, at)) >= 0 and at + 24 <= len(data):
+        right, bottom, left, top = (int.from_bytes(data[at + i : at + i + 4], "big") for i in (8, 12, 16, 20))
+        yield max(bottom - top, 0), max(right - left, 0)
+        at += 4
+
+
 def unreadable_array_error(path: str, kind: str, failure: Exception | str, *, do: str | None = None) -> RekordError:
     """The error for a file whose library cannot read it, or for the disk if that failed."""
     if isinstance(failure, Exception) and (broken := disk_failure_error(path, failure)) is not None:
@@ -172,15 +217,93 @@ def check_images_as(images_as: object) -> ImagesAs | None:
     return name  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayMasks:
+    """The folder of the masks of arrays, whose files are named like those of the arrays."""
+
+    root: str
+    reader: ArrayReader
+
+    @classmethod
+    def of(cls, masks: str | os.PathLike[str] | None, reader: ArrayReader, **excluded: bool) -> ArrayMasks | None:
+        """The argument `masks` of a source. `excluded` are options that it cannot be combined with."""
+        if masks is None:
+            return None
+        for name, is_given in excluded.items():
+            if is_given:
+                raise conflicting_options("masks", name)
+        return cls(as_path("masks", masks), reader)
+
+    def list_below(self, root: str) -> tuple[str, tuple[SourceFile, ...]]:
+        """The path from the folder of the arrays to that of the masks, and the files of the masks."""
+        beside = relative_path(root, validate_folder(self.root, name="masks"))
+        if beside == ".":
+            raise error(
+                "U605",
+                "folders of arrays and of `masks` are the same",
+                location=Location(path=join_path(self.root, "")),
+                expected="a folder of arrays and another folder of masks with the same names",
+                found=preview(os.path.basename(os.path.normpath(self.root))),
+                do="move the masks to their own folder",
+            )
+        return beside, find_files(self.root, self.reader.is_wanted).files
+
+    def find(self, path: str) -> str | None:
+        """The mask of an array, below the root. Extensions may differ."""
+        stem, own = split_array_name(path, self.reader.extensions)
+        for extension in (own, *self.reader.extensions):
+            if raw_files.isfile(os.path.join(self.root, *f"{stem}{extension}".split("/"))):
+                return stem + extension
+        return None
+
+    def read(self, path: str, array: Any, column: str) -> Any:
+        """The mask of an array. Raises E363 without one, E336 if it has another size."""
+        mask_path = self.find(path)
+        if mask_path is None:
+            raise error(
+                "E363",
+                "array has no mask",
+                location=Location(feature="mask"),
+                expected=f"a file of the same name in {preview(os.path.basename(os.path.normpath(self.root)))}",
+                found="no such file",
+                do="add the mask, or move the array away",
+            )
+        full = os.path.join(self.root, *mask_path.split("/"))
+        mask, _ = next(iter(self.reader.read(full)))
+        if mask.shape != array.shape[: mask.ndim]:
+            raise error(
+                "E336",
+                f"`mask` and its {column} have different sizes",
+                location=Location(path=full, feature="mask"),
+                expected=f"{format_shape(array.shape[: mask.ndim])}, as the {column}",
+                found=format_shape(mask.shape),
+                do=f"use the mask of this {column}, or resample it to the same grid",
+            )
+        return mask
+
+
+def format_shape(shape: Sequence[int]) -> str:
+    """The sizes of dimensions in a message."""
+    return " × ".join([f"{size:,}" for size in shape]) or "a single value"
+
+
+def split_array_name(path: str, extensions: Sequence[str]) -> tuple[str, str]:
+    """A path without its extension, which may have two parts, and the extension."""
+    found = [one for one in extensions if path.lower().endswith(one)]
+    end = len(path) - max(map(len, found), default=0)
+    return path[:end], path[end:]
+
+
 @dataclass(frozen=True)
 class ArrayFolderSource(ListingSource):
-    """The arrays of a file, of a folder or of the files that match a pattern."""
+    """The arrays of a file, of a folder or of the files that match a pattern, and the masks of another folder."""
 
     path: str
     reader: ArrayReader
     labelled: bool = True
     classes: tuple[str, ...] | None = None
     images_as: ImagesAs | None = None
+    masks: ArrayMasks | None = None
 
     @property
     def kind(self) -> str:
@@ -192,11 +315,15 @@ class ArrayFolderSource(ListingSource):
 
     def options(self) -> Mapping[str, Any]:
         own = {"labelled": self.labelled, "classes": None if self.classes is None else list(self.classes)}
-        return {**self.reader.options(), **own, "images_as": self.images_as}
+        masked = {} if self.masks is None else {"masks": True}
+        return {**self.reader.options(), **own, "images_as": self.images_as, **masked}
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
-        (root, has_splits), paths = part.content
+        (root, has_splits, masks), paths = part.content
         for path in paths:
+            if masks is not None and path.startswith(f"{masks}/"):
+                yield SourceRow(to_printable_path(path), 0, _mask_without_array_error(root, path, self.reader.column))
+                continue
             if not is_utf8_encodable(path):
                 yield SourceRow(to_printable_path(path), 0, name_error(root, path))
                 continue
@@ -214,15 +341,18 @@ class ArrayFolderSource(ListingSource):
 
     def shared_context(self) -> Any:
         """Whether the first folder of a path is a split. The root is not part of it: a folder may be moved."""
-        _, has_splits = self._last_listing().context
-        return has_splits
+        return self._last_listing().context[1]
 
     def _read_file(self, full: str, path: str, common: Mapping[str, Any]) -> Iterator[SourceRow]:
         position = 0
         try:
             for array, more in self.reader.read(full):
                 value = array if self.images_as is None else encode_array(array, self.images_as)
-                yield SourceRow(path, position, {self.reader.column: value, **more, **common})
+                values = {self.reader.column: value, **more, **common}
+                if self.masks is not None:
+                    with add_location(path=full):
+                        values["mask"] = self.masks.read(path, array, self.reader.column)
+                yield SourceRow(path, position, values)
                 position += 1
         except InvalidValue as unfit:
             unfit.path = full
@@ -233,42 +363,69 @@ class ArrayFolderSource(ListingSource):
     def _list(self) -> SourceListing:
         tree, root = self._find_files()
         if not tree.files:
-            raise error(
-                "X527",
-                f"folder has no {self.kind} files",
-                location=Location(path=join_path(root, "")),
-                expected=f"files that end in {', '.join(self.reader.extensions)}, at any depth",
-                found=f"{tree.ignored:,} other files" if tree.ignored else "no files",
-                do="pass the folder that contains them, or unpack them first",
-            )
+            raise self._no_files_error(root, tree.ignored)
         files = tree.files
+        masks: tuple[SourceFile, ...] = ()
+        orphans: tuple[SourceFile, ...] = ()
+        beside = None
+        if self.masks is not None:
+            files, masks, orphans, beside = self._pair_masks(self.masks, root, files)
         tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
         has_splits = bool(tops) and all(split_of_folder(top) is not None for top in tops)
         places = [parse_label_and_split(file.path, has_splits) for file in files if is_utf8_encodable(file.path)]
         labels = {place.label for place in places if place.label is not None} if self.labelled else set()
         splits = {place.split for place in places}
         classes = self.classes or tuple(sorted(labels, key=os.fsencode)) or None
-        survey = self._inspect(root, files)
+        survey = self._inspect(root, files, self.reader)
         feature = self._feature(survey)
         columns: dict[str, Feature] = {self.reader.column: feature}
+        if self.masks is not None:
+            mask_survey = self._inspect(root, masks, self.masks.reader)
+            columns["mask"] = Tensor(mask_survey.dtype, mask_survey.shape)
         columns |= {**self.reader.more_columns(), "filename": Text()}
         if labels and classes is not None:
             columns["label"] = Label(classes, optional=any(place.label is None for place in places))
         # The layouts of images declare 8 bits, and no other columns.
         is_plain = isinstance(feature, Image) and feature.bits is None and not self.reader.more_columns()
+        entries = (*files, *orphans)
         facts = SourceFacts(
             layout="table" if not is_plain else "classification" if labels else "images",
             schema=None if is_plain else Schema(columns),
             classes=classes,
-            rows=survey.rows,
-            source_bytes=sum([file.size_bytes for file in files]),
+            rows=None if survey.rows is None else survey.rows + len(orphans),
+            source_bytes=sum([file.size_bytes for file in (*entries, *masks)]),
             splits=tuple([name for name in SPLIT_NAMES if name in splits]) or None,
-            files=fingerprint(files),
+            files=fingerprint((*entries, *masks)),
             unused=tuple([UnusedInput("column", name, reason) for name, reason in survey.unused]),
             guesses=survey.guesses,
             extra={"ignored_files": tree.ignored, "labels": bool(labels)},
         )
-        return SourceListing(facts, [(file.path, file.size_bytes) for file in files], (root, has_splits))
+        return SourceListing(facts, [(file.path, file.size_bytes) for file in entries], (root, has_splits, beside))
+
+    def _pair_masks(
+        self, masks: ArrayMasks, root: str, files: tuple[SourceFile, ...]
+    ) -> tuple[tuple[SourceFile, ...], tuple[SourceFile, ...], tuple[SourceFile, ...], str]:
+        """The arrays, their masks, masks without an array, and the path from the one folder to the other."""
+        beside, found = masks.list_below(root)
+        files = tuple([file for file in files if not file.path.startswith(f"{beside}/")])
+        if not found or not files:
+            raise self._no_files_error(masks.root if files else root, 0)
+        stems = {split_array_name(file.path, self.reader.extensions)[0] for file in files}
+        moved = [file._replace(path=f"{beside}/{file.path}") for file in found]
+        paired = [split_array_name(file.path, masks.reader.extensions)[0] in stems for file in found]
+        own = tuple([file for file, is_paired in zip(moved, paired, strict=True) if is_paired])
+        orphans = tuple([file for file, is_paired in zip(moved, paired, strict=True) if not is_paired])
+        return files, own or orphans[:1], orphans, beside
+
+    def _no_files_error(self, root: str, others: int) -> RekordError:
+        return error(
+            "X527",
+            f"folder has no {self.kind} files",
+            location=Location(path=join_path(root, "")),
+            expected=f"files that end in {', '.join(self.reader.extensions)}, at any depth",
+            found=f"{others:,} other files" if others else "no files",
+            do="pass the folder that contains them, or unpack them first",
+        )
 
     def _find_files(self) -> tuple[FileTree, str]:
         if raw_files.isdir(self.path):
@@ -281,7 +438,7 @@ class ArrayFolderSource(ListingSource):
             return Image(format=self.images_as, bits=16 if survey.dtype == np.uint16 else None)
         return Tensor(survey.dtype, survey.shape)
 
-    def _inspect(self, root: str, files: Sequence[SourceFile]) -> _Survey:
+    def _inspect(self, root: str, files: Sequence[SourceFile], reader: ArrayReader) -> _Survey:
         """The form of the arrays, from the headers of all files, or of some if there are many."""
         step = -(-len(files) // _MAX_INSPECTED)
         chosen = files[::step]
@@ -290,7 +447,7 @@ class ArrayFolderSource(ListingSource):
         for file in chosen:
             full = join_path(root, file.path)
             try:
-                found.append((full, self.reader.inspect(os.path.join(root, *file.path.split("/")))))
+                found.append((full, reader.inspect(os.path.join(root, *file.path.split("/")))))
             except RekordError as refused:
                 if refused.code == "U602":
                     raise
@@ -298,7 +455,19 @@ class ArrayFolderSource(ListingSource):
         if not found:
             assert failure is not None
             raise failure
-        return _Survey.of(self, found, len(files), is_complete=len(found) == len(files))
+        is_array = self.images_as is None
+        return _Survey.of(reader.column, found, len(files), is_array=is_array)
+
+
+def _mask_without_array_error(root: str, path: str, column: str) -> RekordError:
+    return error(
+        "E364",
+        f"mask has no {column}",
+        location=Location(path=os.path.normpath(join_path(root, path)), feature=column),
+        expected=f"a file of the same name in {preview(os.path.basename(os.path.abspath(root)))}",
+        found="no such file",
+        do=f"add the {column}, or move the mask away",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,33 +477,29 @@ class _Survey:
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...]
     rows: int | None
-    is_complete: bool
     unused: tuple[tuple[str, str], ...]
     guesses: tuple[SourceGuess, ...]
 
     @classmethod
-    def of(
-        cls, source: ArrayFolderSource, found: Sequence[tuple[str, ArrayFileFacts]], files: int, *, is_complete: bool
-    ) -> _Survey:
+    def of(cls, column: str, found: Sequence[tuple[str, ArrayFileFacts]], files: int, *, is_array: bool) -> _Survey:
         path, facts = found[0]
         first = facts.form
         shape: list[int | None] = list(first.shape)
-        for other, one in found[1:] if source.images_as is None else ():
+        for other, one in found[1:] if is_array else ():
             if one.form.dtype != first.dtype or len(one.form.shape) != len(shape):
-                raise _inconsistent_error(other, one.form, path, first, source)
+                raise _inconsistent_error(other, one.form, path, first)
             shape = [a if a == b else None for a, b in zip(shape, one.form.shape, strict=True)]
         unused = {what: 0 for _, one in found for what in one.unused}
         remarks = {what: None for _, one in found for what in one.remarks}
         guesses = [SourceGuess(None, what) for what in remarks]
-        if files > len(found) and files > _MAX_INSPECTED and source.images_as is None:
+        if files > len(found) and files > _MAX_INSPECTED and is_array:
             form = f"{first.dtype.name} {tuple(shape)}"
-            what = f"`{source.reader.column}` is {form}, from {len(found):,} of {files:,} files"
-            guesses.append(SourceGuess(source.reader.column, what, "schema="))
+            what = f"`{column}` is {form}, from {len(found):,} of {files:,} files"
+            guesses.append(SourceGuess(column, what, "schema="))
         return cls(
             max((one.form.dtype for _, one in found), key=lambda dtype: dtype.itemsize),
             tuple(shape),
-            sum(one.rows for _, one in found) if is_complete else None,
-            is_complete,
+            sum(one.rows for _, one in found) if len(found) == files else None,
             tuple([_split_reason(what) for what in unused]),
             tuple(guesses),
         )
@@ -345,9 +510,7 @@ def _split_reason(what: str) -> tuple[str, str]:
     return name, reason
 
 
-def _inconsistent_error(
-    path: str, form: ArrayForm, first_path: str, first: ArrayForm, source: ArrayFolderSource
-) -> RekordError:
+def _inconsistent_error(path: str, form: ArrayForm, first_path: str, first: ArrayForm) -> RekordError:
     same_dtype = form.dtype == first.dtype
     return error(
         "X594",

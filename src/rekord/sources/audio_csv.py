@@ -10,7 +10,8 @@ from typing import Any
 
 from rekord.arguments import as_path, check_keywords
 from rekord.schema import Feature, Schema
-from rekord.sources.audio_folder import AUDIO_COLUMNS, LABEL_KEY, read_audio_row
+from rekord.sources.audio_folder import AUDIO_COLUMNS, DECODED_PARTS, LABEL_KEY, read_audio_row
+from rekord.sources.base import PART_BYTES, SourcePart
 from rekord.sources.image_csv import ImageCsvSource, check_list_options, recognize_image_list
 from rekord.sources.image_folder import class_names
 from rekord.sources.media_folder import AUDIO_FILES, with_label_key
@@ -52,6 +53,10 @@ def recognize_audio_list(path: str, head: bytes | None = None) -> bool:
 class AudioCsvSource(ImageCsvSource):
     kind = "audio_csv"
     files = AUDIO_FILES
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        """The whole source, in parts of the size of those of `audio_folder`."""
+        return ImageCsvSource.parts(self, max(1, part_bytes // DECODED_PARTS))
 
     def read_rows(self, root: PurePath, name: str) -> Iterator[dict[str, Any]]:
         yield read_audio_row(str(root / name), name)

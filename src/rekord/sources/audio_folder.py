@@ -13,7 +13,7 @@ from rekord.arguments import as_path, check_keywords
 from rekord.codec.audio import inspect_audio_file
 from rekord.codec.values import InvalidValue
 from rekord.schema import Audio, Feature, Float32, Int64, Schema, Text
-from rekord.sources.base import SourceGuess
+from rekord.sources.base import PART_BYTES, SourceGuess, SourcePart
 from rekord.sources.image_folder import class_names
 from rekord.sources.media_folder import AUDIO_FILES, MediaFolderSource, open_media_file
 from rekord.storage import raw_files
@@ -30,6 +30,9 @@ AUDIO_COLUMNS: Mapping[str, Feature] = {
 """The columns and keys of audio files."""
 
 LABEL_KEY = "audio/class/label"
+DECODED_PARTS = 8
+"""Decoding takes longer than copying a file: about so many times."""
+
 _SAMPLED_FILES = 32
 
 
@@ -54,6 +57,10 @@ class AudioFolderSource(MediaFolderSource):
     @property
     def is_named(self) -> Callable[[str], bool]:
         return AUDIO_FILES.is_name
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        """The whole source, in parts: smaller ones than of other files, as samples are decoded to check them."""
+        return MediaFolderSource.parts(self, max(1, part_bytes // DECODED_PARTS))
 
     def build_schema(self, files: Sequence[str], label: Mapping[str, Feature]) -> tuple[Schema, list[SourceGuess]]:
         return Schema({**AUDIO_COLUMNS, **label}), guess_rates(files)

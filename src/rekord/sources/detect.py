@@ -17,6 +17,8 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
@@ -39,6 +41,7 @@ from rekord.sources.folder_readings import (
 from rekord.sources.folder_survey import FolderSurvey, is_archive, is_container, is_documentation
 from rekord.sources.image_folder import (
     IMAGE_EXTENSIONS,
+    find_files,
     find_images,
     is_image_name,
     join_path,
@@ -50,7 +53,8 @@ from rekord.sources.media_folder import (
     UNREAD_VIDEO_EXTENSIONS,
     VIDEO_EXTENSIONS,
 )
-from rekord.sources.tiff import TIFF_EXTENSIONS
+from rekord.sources.nifti import NIFTI_EXTENSIONS
+from rekord.sources.tiff import TIFF_EXTENSIONS, TiffReader
 from rekord.sources.video_csv import recognize_video_list
 from rekord.storage import raw_files
 from rekord.storage.find import is_record_name
@@ -99,6 +103,8 @@ KIND_BY_EXTENSION = {
 _WEAK_KINDS = ("jsonl", "text", "text_files")  # a .json or .txt next to other data usually describes it
 _MEDIA_NAME = re.compile(rb"\.(?:(wave?|flac|og[ga]|opus|mp3)|mp4|m4v|mov|mkv|webm|avi)\b", re.IGNORECASE)
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
+_ARRAY_EXTENSIONS = {"tiff": TIFF_EXTENSIONS, "nifti": NIFTI_EXTENSIONS, "npy_folder": (".npy",)}
+_TIFF_GUESS = SourceGuess("image", "TIFF files are stored as arrays", 'images_as="png" to store images')
 _ABOUT = re.compile(r"(readme|licen[cs]e|copying|changelog|contributing|notice)\b", re.IGNORECASE)
 _SAMPLE_EXTENSIONS = (".cls", ".cls2", ".index", ".inx", ".id")
 _MAX_TAR_NAMES = 200  # that tell a WebDataset from a folder
@@ -145,15 +151,53 @@ def identify_source(
     return _identify_folder(place, layout)._replace(given=place)
 
 
+def identify_masked(images: str, masks: str, *, layout: str | None = None) -> DetectedSource:
+    """The kind of source of a folder of images and a folder of their masks."""
+    found = DetectedSource("segmentation", images, masks)
+    return found if layout not in (None, "auto") else _prefer_arrays(found)
+
+
 def _prefer_arrays(found: DetectedSource) -> DetectedSource:
-    """A folder of TIFF files is stored as arrays: most readers of images do not decode them."""
-    if found.kind not in ("image_folder", "images"):
+    """Folders of TIFF files, volumes or `.npy` files are stored as arrays: readers of images do not decode them."""
+    if found.kind == "segmentation" and found.masks is not None and not found.folders:
+        kind = _find_array_kind(found.path)
+        is_same = os.path.realpath(found.path) == os.path.realpath(found.masks)
+        if kind is None or is_same or kind != _find_array_kind(found.masks):
+            return found
+        if kind == "tiff" and _are_png_like(found.path):
+            return found  # --images-as png, and the layout of masks
+        guesses = (*found.guesses, *([_TIFF_GUESS] if kind == "tiff" else []))
+        return found._replace(kind=kind, guesses=guesses, labelled=False)
+    if found.kind not in ("image_folder", "images") or _find_array_kind(found.path) != "tiff":
         return found
-    files = find_images(found.path).files
-    if not files or not all(file.path.lower().endswith(TIFF_EXTENSIONS) for file in files):
-        return found
-    guess = SourceGuess("image", "TIFF files are stored as arrays", 'images_as="png" to store images')
-    return found._replace(kind="tiff", guesses=(*found.guesses, guess), labelled=found.kind == "image_folder")
+    return found._replace(kind="tiff", guesses=(*found.guesses, _TIFF_GUESS), labelled=found.kind == "image_folder")
+
+
+def _are_png_like(folder: str) -> bool:
+    """Whether a PNG could hold the first TIFF file of a folder."""
+    first = find_images(folder).files[0]
+    try:
+        form = TiffReader().inspect(os.path.join(folder, *first.path.split("/"))).form
+    except RekordError:
+        return True
+    channels = form.shape[2:]
+    return form.dtype in (np.uint8, np.uint16, np.bool_) and (not channels or channels in ((1,), (2,), (3,), (4,)))
+
+
+def _find_array_kind(folder: str) -> str | None:
+    """The one kind of arrays that a folder has, and no images next to them."""
+    kinds: set[str | None] = set()
+
+    def is_known(path: str) -> bool:
+        lower = path.lower()
+        known = [kind for kind, extensions in _ARRAY_EXTENSIONS.items() if lower.endswith(extensions)]
+        if known or is_image_name(lower):
+            kinds.add(known[0] if known else None)
+        return False
+
+    with suppress(RekordError):  # reading it reports the cause
+        find_files(folder, is_known)
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _kind_by_name(name: str) -> str | None:
@@ -329,9 +373,26 @@ def _identify_by_files(path: str, layout: str | None) -> DetectedSource:
     strong = [group for group in survey.groups if _kind_by_name(group.names[0]) not in (None, *_WEAK_KINDS)]
     others = sum(group.file_count for group in strong)
     if survey.image_count and (layout not in (None, "auto") or survey.image_count * 10 > others):
-        return weigh_folder(survey, layout)
+        try:
+            return weigh_folder(survey, layout)
+        except RekordError as refused:
+            _add_media_readings(refused, survey)
+            raise
     known = None if survey.image_count else find_known_dataset(survey)
     return known or _identify_by_count(survey, layout)
+
+
+def _add_media_readings(refused: RekordError, survey: FolderSurvey) -> None:
+    """Name what reads audio and video that lie next to images, such as films and their thumbnails."""
+    counts = Counter([_kind_by_name(os.path.basename(file)) for file in survey.iter_files()])
+    found = [kind for kind in MEDIA_KINDS if counts[kind]]
+    if refused.code != "U621" or len(found) != 1:
+        return
+    files = f"{counts[found[0]]:,} {found[0].removesuffix('_folder')} {'file' if counts[found[0]] == 1 else 'files'}"
+    reading = files, shlex.join(["rekord", "write", join_path(survey.root, ""), "--layout", "table"]) + " OUT"
+    is_most = counts[found[0]] > survey.image_count
+    refused.readings = (reading, *refused.readings) if is_most else (*refused.readings, reading)
+    refused.do = reading[1] if is_most else refused.do
 
 
 def _identify_annotations(path: str, layout: str | None, refused: RekordError) -> DetectedSource:
@@ -346,6 +407,7 @@ def _identify_annotations(path: str, layout: str | None, refused: RekordError) -
     if several:
         refused.readings = (*several, *refused.readings)
         refused.do = several[0][1]
+        refused.likely = f"several formats of Datumaro fit: {', '.join(formats[:_MAX_SHOWN])}"
     raise refused
 
 
@@ -383,8 +445,8 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
             return DetectedSource("text_files", path)
         return _identify_records_by_content(path, seen)
     best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
-    if best in ("nifti", "npy", "dicom"):
-        _refuse_array_masks(path, files[best])
+    if best in ("nifti", "npy", "dicom") and (masked := _identify_array_masks(path, best, files[best])) is not None:
+        return masked
     readings = [
         _file_reading(path, kind, kinds[kind], first[kind]) for kind in sorted(wanted, key=lambda one: -kinds[one])
     ]
@@ -410,15 +472,26 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
     return DetectedSource(_correct_kind(best, first[best]) or best, path)
 
 
-def _refuse_array_masks(path: str, files: Sequence[str]) -> None:
-    """Raise U621 if a folder of arrays is named as if it had masks: it is no class."""
-    folders = sorted({os.path.relpath(os.path.dirname(file), path) for file in files})
+def _identify_array_masks(path: str, kind: str, files: Sequence[str]) -> DetectedSource | None:
+    """A folder of arrays and one of their masks; U621 if a folder is named as one of masks, and is none."""
+    folders: dict[str, set[str]] = {}
+    for file in files:
+        folder, name = os.path.split(os.path.relpath(file, path))
+        folders.setdefault(folder or ".", set()).add(name.partition(".")[0])
     masks = [folder for folder in folders if _MASK_FOLDER.search(folder)]
     others = [folder for folder in folders if folder not in masks]
-    if masks and others:
-        found = f"arrays in {preview(others[0])}, and probably their masks in {preview(masks[0])}"
-        do = f"rekord write {shlex.quote(join_path(os.path.join(path, others[0]), ''))} OUT"
-        raise unknown_source_error(path, found[:100], do)
+    if not masks or not others:
+        return None
+    matched, images = max((len(folders[folder] & folders[masks[0]]), folder) for folder in others)
+    if kind in _MASKED_KINDS and len(masks) == 1 and matched * 2 > len(folders[masks[0]]):
+        rest = sorted(set(others) - {images})
+        unused = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} not used" if rest else ""
+        guess = SourceGuess(None, f"arrays in {images} and their masks in {masks[0]}{unused}")
+        image_place, mask_place = (os.path.normpath(os.path.join(path, one)) for one in (images, masks[0]))
+        return DetectedSource(_MASKED_KINDS[kind], image_place, mask_place, guesses=(guess,), labelled=False)
+    found = f"arrays in {preview(others[0])}, and probably their masks in {preview(masks[0])}"
+    do = f"rekord write {shlex.quote(join_path(os.path.join(path, others[0]), ''))} OUT"
+    raise unknown_source_error(path, found[:100], do)
 
 
 def _is_in_folders(files: Sequence[str]) -> bool:
@@ -595,6 +668,8 @@ _ACCEPTED_OVERRIDES = {
     "hdf5": ("group",),
 }
 _ARRAY_KINDS = ("tiff", "dicom", "nifti", "npy_folder")
+_MASKED_KINDS = {"nifti": "nifti", "npy": "npy_folder"}
+"""The sources of arrays with masks, by the kind of their files."""
 _IMAGE_KINDS = (*FOLDER_KINDS, "coco", "image_csv", "boxes_csv")
 _LIST_KINDS = ("image_csv", "audio_csv", "video_csv")
 _KINDS_WITH_DEFAULTS = (
@@ -611,6 +686,8 @@ def takes_label_map(found: DetectedSource) -> bool:
 
 def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRIDES) -> Source:
     """The source. An option that it does not have is refused, not ignored."""
+    if found.kind in _ARRAY_KINDS and found.masks is not None and overrides.images_as is not None:
+        found = found._replace(kind="segmentation")
     if found.kind in _IMAGE_KINDS and overrides.images_as is not None:
         inner = build_source(found, replace(overrides, images_as=None))
         return convert_images(inner, overrides.images_as)
@@ -625,6 +702,8 @@ def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRID
     arguments = {name: getattr(overrides, name) for name in accepted}
     if found.kind in _ARRAY_KINDS and found.labelled is not None:
         arguments["labelled"] = found.labelled
+    if found.kind in _ARRAY_KINDS and found.masks is not None:
+        arguments["masks"] = found.masks
     if found.kind in _KINDS_WITH_DEFAULTS:
         arguments = {name: value for name, value in arguments.items() if value is not None}
     if found.kind == "segmentation":

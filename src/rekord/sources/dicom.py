@@ -22,6 +22,7 @@ from rekord.sources.array_files import (
     ArrayForm,
     ImagesAs,
     check_array_size,
+    check_coded_size,
     check_images_as,
     open_for_library,
     unreadable_array_error,
@@ -135,6 +136,7 @@ class DicomReader:
         with _open_dicom(path, pixels=True) as dataset:
             form, rows = self._form(dataset, path)
             more = {name: _field_value(dataset, name) for name in self.metadata}
+            _check_frames(dataset, path)
             pixels = import_library("pydicom.pixels", "DICOM files")
             frames = pixels.iter_pixels(dataset) if rows > 1 else iter([dataset.pixel_array])
             for array in frames:
@@ -190,6 +192,17 @@ def has_dicom_magic(path: str) -> bool:
         return False
 
 
+def _check_frames(dataset: Any, path: str) -> None:
+    """Refuse compressed frames of another size than the file declares."""
+    syntax = getattr(dataset.file_meta, "TransferSyntaxUID", None)
+    if syntax is None or not syntax.is_encapsulated or "PixelData" not in dataset:
+        return
+    encaps = import_library("pydicom.encaps", "DICOM files")
+    frames = int(dataset.get("NumberOfFrames", 1) or 1)
+    for frame in encaps.generate_frames(dataset.PixelData, number_of_frames=frames):
+        check_coded_size(path, "DICOM file", frame, int(dataset.Rows), int(dataset.Columns))
+
+
 def _palette_bits(dataset: Any) -> int:
     descriptor = dataset.get("RedPaletteColorLookupTableDescriptor")
     return int(descriptor[2]) if descriptor is not None and len(descriptor) == 3 else 16
@@ -208,7 +221,7 @@ def _open_dicom(path: str, *, pixels: bool) -> Iterator[Any]:
         except (RekordError, MemoryError, GeneratorExit):
             raise
         except Exception as failure:  # there is no list of the exceptions that damaged bytes cause
-            missing = "missing dependencies" in str(failure) or "plugins" in str(failure)
+            missing = "missing dependencies" in str(failure) or "plugins are missing" in str(failure)
             do = "pip install 'rekord[medical]', for compressed DICOM files" if missing else None
             raise unreadable_array_error(path, "DICOM file", failure, do=do) from failure
 

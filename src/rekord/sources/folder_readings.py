@@ -40,6 +40,7 @@ from rekord.sources.folder_survey import (
     folder_name,
     has_annotation_word,
     has_mask_word,
+    is_archive,
     is_container,
     is_documentation,
     split_of,
@@ -52,6 +53,7 @@ from rekord.sources.segmentation import are_binary_masks, recognize_pair_list
 from rekord.storage import raw_files
 
 _CLASS_NAMES = re.compile(r"category|categories|classes|class_?names|synset|wnid")
+_SYNTHIA_MASKS = re.compile(r"/(GTLeft|GT/LABELS|SemSegColor)(/|$)", re.IGNORECASE)
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 # The name of the source says what the reading is based on.
 _PLAIN_KINDS = ("image_folder", "voc", "coco", "yolo", "kitti", "cityscapes", "voc_segmentation")
@@ -139,6 +141,9 @@ def _find_reading_doubt(survey: FolderSurvey, reading: Reading) -> str | None:
     ]
     if lists and not source.folders and source.masks is not None and _has_one_split(survey, source.path):
         return f"lists of splits in {folder_name(lists[0].folder)}, which folders of images and masks do not use"
+    places = [one.masks for one in source.folders] or [source.masks or ""]
+    if any(_SYNTHIA_MASKS.search(place) for place in places):
+        return "masks of SYNTHIA, whose first channel is the class"
     if _has_binary_masks(survey, source):
         return "masks with only 0 and 255: 255 is a class, or marks pixels without one"
     return None
@@ -657,7 +662,7 @@ def refusal(
     survey: FolderSurvey, readings: Sequence[Reading], what: str | None, doubts: Sequence[str] = ()
 ) -> RekordError:
     """The error for a folder that may be several things, or that no source reads."""
-    files = [path for path in survey.iter_files() if not is_documentation(os.path.basename(path))]
+    files = [path for path in survey.iter_files() if not is_documentation(os.path.basename(path)) or is_archive(path)]
     seen = ([what] if what else []) + list(doubts)
     more = len(seen) - _MAX_SHOWN
     shown = "; ".join(seen[:_MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
@@ -684,14 +689,16 @@ def name_likely_formats(root: str, files: Sequence[str]) -> tuple[str | None, li
         return None, []
     names = " or ".join([f"{name} ({path})" for name, path in formats[:2]])
     known = [name for name, _ in formats[:2] if name in DATUMARO_FORMATS]
-    if known and not is_datumaro_installed():
+    if known and is_datumaro_installed():
+        return f"looks like {names}, but Datumaro does not recognise it", []
+    if known:
         install = ("reads them with Datumaro", "pip install 'rekord[annotations]'")
         return f"looks like {names}, which rekord reads with Datumaro", [install]
     return f"looks like {names}, which rekord does not read", []
 
 
 def _has_clear_format(readings: Sequence[Reading]) -> bool:
-    return any(one.source.kind not in ("images", "image_folder", "segmentation") for one in readings)
+    return any(one.source.kind not in ("images", "image_folder", "segmentation", "text") for one in readings)
 
 
 def unknown_source_error(

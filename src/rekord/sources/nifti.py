@@ -21,6 +21,7 @@ from rekord.sources.array_files import (
     ArrayFileFacts,
     ArrayFolderSource,
     ArrayForm,
+    ArrayMasks,
     check_array_size,
     open_for_library,
     unreadable_array_error,
@@ -39,6 +40,7 @@ _MAX_HEADER_BYTES = 64 << 20
 def nifti(
     path: str | os.PathLike[str],
     *,
+    masks: str | os.PathLike[str] | None = None,
     affine: bool = False,
     labelled: bool = True,
     classes: Sequence[str] | None = None,
@@ -46,12 +48,14 @@ def nifti(
     """NIfTI volumes (a file, a folder or a pattern), as arrays in the column `volume`.
 
     Volumes with a slope or an intercept are scaled, and are float32; others have the dtype of the file. `affine` adds
-    the matrix from voxels to millimetres, of shape (4, 4). Folders are classes and splits as in `image_folder`,
+    the matrix from voxels to millimetres, of shape (4, 4). `masks` is a folder of volumes with the same names, in the
+    column `mask`. Folders are classes and splits as in `image_folder`,
     unless `labelled=False`.
     """
     flag("affine", affine)
     flag("labelled", labelled)
-    return ArrayFolderSource(as_path("path", path), NiftiReader(affine), labelled, class_names(classes))
+    folder = ArrayMasks.of(masks, NiftiReader())
+    return ArrayFolderSource(as_path("path", path), NiftiReader(affine), labelled, class_names(classes), masks=folder)
 
 
 @dataclass(frozen=True, slots=True)

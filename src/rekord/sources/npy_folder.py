@@ -15,6 +15,7 @@ from rekord.sources.array_files import (
     ArrayFileFacts,
     ArrayFolderSource,
     ArrayForm,
+    ArrayMasks,
     check_array_size,
     unreadable_array_error,
 )
@@ -29,16 +30,19 @@ def npy_folder(
     path: str | os.PathLike[str],
     *,
     column: str = "x",
+    masks: str | os.PathLike[str] | None = None,
     labelled: bool = True,
     classes: Sequence[str] | None = None,
 ) -> ArrayFolderSource:
     """The arrays of a folder of `.npy` files, one row per file, in the column `column`.
 
-    Folders are classes and splits as in `image_folder`, unless `labelled=False`. Files whose first dimension is rows
-    are for `npy`. Pickled objects are refused.
+    Folders are classes and splits as in `image_folder`, unless `labelled=False`. `masks` is a folder of files with
+    the same names, in the column `mask`. Files whose first dimension is rows are for `npy`. Pickled objects are
+    refused.
     """
     flag("labelled", labelled)
-    return ArrayFolderSource(as_path("path", path), NpyReader(column), labelled, class_names(classes))
+    folder = ArrayMasks.of(masks, NpyReader())
+    return ArrayFolderSource(as_path("path", path), NpyReader(column), labelled, class_names(classes), masks=folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ from rekord.sources.array_files import (
     ArrayFileFacts,
     ArrayFolderSource,
     ArrayForm,
+    ArrayMasks,
     ImagesAs,
     check_array_size,
+    check_coded_size,
     check_images_as,
     open_for_library,
     unreadable_array_error,
@@ -29,6 +31,7 @@ from rekord.storage.local import LOCAL
 
 TIFF_EXTENSIONS = (".tif", ".tiff", ".btf", ".tf8", ".gtiff")
 _MINISWHITE, _PALETTE, _CMYK = 0, 3, 5
+_IMAGE_COMPRESSIONS = (6, 7, 33_003, 33_004, 33_005, 33_007, 34_712, 34_892)  # JPEG and JPEG 2000
 _EPSG_KEYS = ("ProjectedCSTypeGeoKey", "GeographicTypeGeoKey")
 _USER_DEFINED = 32_767  # a coordinate system without a number
 _NODATA_TAG = 42_113  # of GDAL
@@ -38,6 +41,7 @@ _NODATA_TAG = 42_113  # of GDAL
 def tiff(
     path: str | os.PathLike[str],
     *,
+    masks: str | os.PathLike[str] | None = None,
     pages: bool = False,
     georeference: bool = False,
     labelled: bool = True,
@@ -51,13 +55,15 @@ def tiff(
     classes and splits as in `image_folder`, unless `labelled=False`.
 
     `georeference` adds the columns `crs` (the EPSG code), `transform` (a to f in x = a · column + b · row + c and
-    y = d · column + e · row + f) and `nodata`. `images_as` ("png" or "jpeg") stores encoded images, not arrays.
+    y = d · column + e · row + f) and `nodata`. `masks` is a folder of TIFF files with the same names, in the column
+    `mask`: arrays of class ids, of the same height and width. `images_as` ("png" or "jpeg") stores encoded images.
     """
     for name, value in (("pages", pages), ("georeference", georeference), ("labelled", labelled)):
         flag(name, value)
     format = check_images_as(images_as)
     reader = TiffReader(pages=pages, georeference=georeference, as_image=format is not None)
-    return ArrayFolderSource(as_path("path", path), reader, labelled, class_names(classes), format)
+    folder = ArrayMasks.of(masks, TiffReader(), pages=pages, images_as=images_as is not None)
+    return ArrayFolderSource(as_path("path", path), reader, labelled, class_names(classes), format, folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +105,7 @@ class TiffReader:
     def read(self, path: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         with _open_tiff(path) as (file, series):
             _, rows = self._form(series, path)
+            _check_segments(file, series, path)
             more = self._georeference(series.keyframe) if self.georeference else {}
             if not self.pages or rows == 1 == len(series.pages):
                 array = file.asarray(series=0, maxworkers=1)
@@ -149,6 +156,22 @@ class TiffReader:
     def _georeference(self, page: Any) -> dict[str, Any]:
         crs, transform = _read_georeference(page)
         return {"crs": crs, "transform": transform, "nodata": _read_nodata(page)}
+
+
+def _check_segments(file: Any, series: Any, path: str) -> None:
+    """Refuse tiles and strips that are images of another size than the file declares."""
+    page = series.keyframe
+    if int(page.compression) not in _IMAGE_COMPRESSIONS:
+        return
+    height, width = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, page.imagewidth)
+    height = min(int(height), max(int(page.imagelength), int(page.tilelength)))
+    for one in series.pages:
+        if one is None:
+            continue
+        for offset, size in zip(one.dataoffsets, one.databytecounts, strict=False):
+            if size:
+                file.filehandle.seek(offset)
+                check_coded_size(path, "TIFF file", file.filehandle.read(size), height, int(width))
 
 
 def _has_bands_first(axes: str) -> bool:

@@ -16,10 +16,12 @@ from rekord.codec.audio import (
     HEAD_BYTES,
     MAX_DECODED_VALUES,
     InvalidMedia,
+    channels_error,
     decode_audio,
     import_media_package,
     mix_channels,
     read_samples,
+    shape_samples,
     to_float,
     to_int16,
 )
@@ -165,7 +167,7 @@ class _SampleTransform(AudioTransform):
         derived = {one: key for one, key in keys.items() if key in _DERIVED_KEYS}
         apply = partial(_apply_to_samples, self, name, feature, after, derived)
         schema = rebuild_schema(before, {**before.features, name: after})
-        return Bound(schema, apply, frozenset((name, *derived)))
+        return Bound(schema, apply, frozenset((name, *derived)), _settle_channels(name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +192,11 @@ class Mono(_SampleTransform):
 
     def change(self, samples: Array, rate: int) -> tuple[Array, int]:
         return (mix_channels(samples) if samples.ndim == 2 else samples), rate
+
+
+def _settle_channels(column: str) -> frozenset[tuple[str, str]]:
+    """The remark that files of several channels are stored unchanged does not hold for the result."""
+    return frozenset([("H847", column)])
 
 
 def resample_samples(samples: Array, rate: int, wanted: int) -> Array:
@@ -234,7 +241,10 @@ def _read_value(value: Any, feature: Audio) -> tuple[Array, int]:
     if not feature.is_pcm:
         return decode_audio(data, feature.channels)
     samples, rate = read_samples(io.BytesIO(data), data[:HEAD_BYTES], path, "E342")
-    return samples if feature.channels not in (None, 1) else samples[:, 0], rate
+    found = samples.shape[1]
+    if feature.channels not in (None, 1, found):
+        raise channels_error(found, feature.channels, path)
+    return shape_samples(samples, None if feature.channels == 1 else feature.channels), rate
 
 
 def encode_wav(samples: Array, rate: int) -> bytes:
@@ -276,7 +286,8 @@ class Spectrogram(AudioTransform):
             )
         result = Float32((None, self.mels or self.fft // 2 + 1), optional=feature.optional)
         convert = partial(_compute_value, self, name, feature)
-        return step.bound(before, result, partial(_get, name, feature), convert)
+        bound = step.bound(before, result, partial(_get, name, feature), convert)
+        return replace(bound, settles=_settle_channels(name))
 
 
 def _get(name: str, feature: Feature, row: Row) -> Any:

@@ -61,6 +61,7 @@ class Bound:
     schema: Schema  # of the rows it returns
     apply: Callable[[Row], Row]  # takes ownership of the row; raises a DataError with the column for invalid values
     touches: frozenset[str] | None = None  # the columns it reads or writes; None: any of them
+    settles: frozenset[tuple[str, str]] = frozenset()  # remarks that do not hold after it: their code and column
 
 
 @runtime_checkable

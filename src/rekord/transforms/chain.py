@@ -102,7 +102,8 @@ class Chain:
             return bounds[0]
         touched = [bound.touches for bound in bounds]
         known = None if None in touched else frozenset[str]().union(*filter(None, touched))
-        return Bound(schema, partial(apply_all, tuple(bounds)), known)
+        settles = frozenset[tuple[str, str]]().union(*[bound.settles for bound in bounds])
+        return Bound(schema, partial(apply_all, tuple(bounds)), known, settles)
 
 
 def _bind_step(step: Transform, schema: Schema) -> Bound:

@@ -80,7 +80,8 @@ class Orient(RecordedTransform):
         bound, _ = bind_image_transforms([_ColumnFinder(self.columns)], before, {})
         pipelines: Sequence[ImagePipeline] = bound.apply.pipelines  # type: ignore[attr-defined]
         turners = tuple([_ImageTurner(one.layers, one.feature, (), one.output) for one in pipelines])
-        return Bound(bound.schema, _OrientFunction(turners), bound.touches)
+        settled = frozenset([("H732", one.layers.image) for one in pipelines])
+        return Bound(bound.schema, _OrientFunction(turners), bound.touches, settled)
 
 
 @dataclass(frozen=True)

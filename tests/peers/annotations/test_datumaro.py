@@ -216,6 +216,7 @@ def test_several_formats_are_refused_with_a_command_for_each(tmp_path: Path) -> 
         with pytest.raises(rk.RekordError) as caught:
             refused()
         assert (caught.value.code, caught.value.location.path) == ("U621", str(path))
+        assert "does not read" not in str(caught.value)
         commands = [command for _, command in caught.value.readings]
         assert commands[:3] == [f"rekord write {path} --annotation-format {one} OUT" for one in formats]
     assert rk.sources.datumaro(path, formats[0]).facts().classes == ("broken", "good")

@@ -37,6 +37,9 @@ def translate() -> Iterator[Any]:
         ("write", "say how many rows: limit=10_000", "say how many rows: --limit 10000"),
         ("write", 'split={"train": 0.9, "val": 0.1}', "--split train=0.9,val=0.1"),
         ("write", "resize=(224, 224)", "--resize 224x224"),
+        ("write", "transforms=rk.transforms.resample(16000)", "--resample 16000"),
+        ("write", "rk.transforms.mono(), or declare channels=2", "--mono, or declare channels=2"),
+        ("check", "transforms=rk.transforms.resample(16000)", "transforms=rk.transforms.resample(16000)"),
         ("write", 'classes=["cat", "dog"]', "--classes N|FILE"),  # a list has no form on the command line
         ("write", "map= with a function", "--map FILE.py:FUNC with a function"),
         ("write", "images=pathlib.Path(…)", "--images DIR"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import rekord as rk
 from rekord.cli.main import run_command_line
@@ -76,3 +78,17 @@ def test_flags_of_videos_do_not_apply_to_audio(tmp_path: Path, capsys: pytest.Ca
     code, _, err = run(capsys, "write", tmp_path / "data", tmp_path / "out", "--every", 2)
     assert code == 2
     assert "does not apply to source audio_folder" in err
+
+
+def test_films_next_to_an_image_are_named_with_the_command_that_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("run/1.mp4", "run/2.mp4", "jump/3.mp4"):
+        put_video(tmp_path / "in" / name, 2)
+    Image.new("RGB", (8, 6)).save(tmp_path / "in/run/cover.png")
+    assert run_command_line(["write", str(tmp_path / "in"), str(tmp_path / "out"), "--no-config"]) == 2
+    command = f"rekord write {tmp_path / 'in'} --layout table OUT"
+    assert f"do        {command}  # 3 video files" in capsys.readouterr().err
+    arguments = [*shlex.split(command)[1:-1], str(tmp_path / "out"), "--no-config", "-q"]
+    assert run_command_line(arguments) == 0
+    assert rk.open(tmp_path / "out").records == 3

@@ -6,6 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from rekord.sources.image_folder import is_image_name
 
 pytestmark = pytest.mark.skipif(is_datumaro_installed(), reason="these are the messages without Datumaro")
 
+IMAGE = b"an image"
 CVAT = '<annotations><version>1.1</version><meta></meta><image id="0" name="0.jpg"></image></annotations>'
 
 
@@ -68,9 +70,20 @@ def test_a_refusal_names_the_format_and_what_installs_its_reader(cvat: Path) -> 
         ({"data_batch_1": b"\x80\x02", "batches.meta": b"\x80\x02"}, "CIFAR"),
         ({"train/labelTxt/a.txt": "1 2 3 4 5 6 7 8 plane 0\n"}, "DOTA"),
         ({"train-export.json": '{"assets": {"a": {"regions": []}}, "tags": []}'}, "VoTT"),
+        ({"training/street/a_seg.png": IMAGE, "training/street/a_parts_1.png": IMAGE}, "ADE20K with parts"),
+        ({"config_v2.0.json": '{"labels": []}', "training/v2.0/instances/0.png": IMAGE}, "Mapillary Vistas"),
+        ({"RGBLeft/0.png": IMAGE, "GTLeft/0.png": IMAGE}, "SYNTHIA"),
+        ({"RGB/0.png": IMAGE, "GT/LABELS/0.png": IMAGE}, "SYNTHIA"),
+        ({"train/good/0.png": IMAGE, "ground_truth/broken/0_mask.png": IMAGE}, "MVTec AD"),
+        ({"train/gt_img_1.txt": "1 2 3 4 word\n"}, "ICDAR text localization"),
+        ({"Anno/list_attr_celeba.txt": "1\nBald\n0.jpg -1\n"}, "CelebA"),
+        ({"annotations/pairs.txt": "1\t1\nAnn_Lee\t1\t2\n"}, "LFW"),
+        ({"instances/labels.txt": "car\n", "instances/0.png": IMAGE}, "MOTS"),
     ],
 )
-def test_formats_of_datumaro_are_recognised_without_it(tmp_path: Path, files: dict[str, str], name: str) -> None:
+def test_formats_of_datumaro_are_recognised_without_it(
+    tmp_path: Path, files: dict[str, str | bytes], name: str
+) -> None:
     for path, content in files.items():
         put(tmp_path / path, content)
     if name not in ("MNIST", "CIFAR"):
@@ -79,6 +92,47 @@ def test_formats_of_datumaro_are_recognised_without_it(tmp_path: Path, files: di
     failure = refusal(lambda: identify_source(tmp_path))
     assert failure.code == "U621"
     assert f"looks like {name} (" in str(failure.likely)
+    assert failure.do == "pip install 'rekord[annotations]'"
+
+
+EXPORTS = Path(__file__).parents[2] / "interop" / "raw_layouts"
+
+
+@pytest.mark.parametrize(
+    ("export", "name"),
+    [
+        ("cifar", "CIFAR"),
+        ("coco_captions", "COCO captions"),
+        ("coco_labels", "COCO classes of images"),
+        ("coco_panoptic", "COCO panoptic segmentation"),
+        ("cvat", "CVAT for images"),
+        ("datumaro", "Datumaro"),
+        ("datumaro_binary", "Datumaro"),
+        ("dota", "DOTA"),
+        ("icdar_text_localization", "ICDAR text localization"),
+        ("icdar_text_segmentation", "ICDAR text segmentation"),
+        ("kitti", "KITTI segmentation"),
+        ("label_me", "LabelMe (XML)"),
+        ("lfw", "LFW"),
+        ("market1501", "Market-1501"),
+        ("mnist", "MNIST"),
+        ("mot_seq_gt", "MOT tracking"),
+        ("mots_png", "MOTS"),
+        ("mvtec_segmentation", "MVTec AD"),
+        ("open_images", "Open Images"),
+        ("segment_anything", "Segment Anything"),
+        ("vgg_face2", "VGGFace2"),
+        ("voc_classification", "Pascal VOC classes of images"),
+        ("wider_face", "WIDER FACE"),
+    ],
+)
+def test_what_datumaro_exports_is_recognised_without_it(tmp_path: Path, export: str, name: str) -> None:
+    with zipfile.ZipFile(EXPORTS / f"{export}.zip") as archive:
+        archive.extractall(tmp_path)
+    failure = refusal(lambda: identify_source(tmp_path))
+    assert failure.code == "U621"
+    assert f"looks like {name} (" in str(failure.likely)
+    assert str(failure.likely).endswith("which rekord reads with Datumaro")
     assert failure.do == "pip install 'rekord[annotations]'"
 
 

@@ -167,3 +167,26 @@ def test_truncated_files_are_bad_rows(tmp_path: Path) -> None:
         assert isinstance(found[1].values, rk.RekordError)
         assert (found[1].values.code, found[1].values.location.path) == ("E394", str(tmp_path / "b.dcm"))
         assert not isinstance(found[0].values, rk.RekordError)
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "at"),
+    [
+        ("JPEG2000.dcm", b"\xff\x4f\xff\x51", 8),
+        ("SC_rgb_jpeg_dcmtk.dcm", b"\xff\xc0", 5),
+        ("MR_small_jpeg_ls_lossless.dcm", b"\xff\xf7", 5),
+    ],
+)
+def test_a_frame_that_is_a_bomb_is_refused_before_it_is_decoded(
+    name: str, mark: bytes, at: int, tmp_path: Path
+) -> None:
+    data = bytearray(Path(get_testdata_file(name)).read_bytes())
+    begin = data.index(mark, 1000) + at
+    size = (60_000).to_bytes(4 if name == "JPEG2000.dcm" else 2, "big")
+    data[begin : begin + 2 * len(size)] = size * 2
+    (tmp_path / "a.dcm").write_bytes(data)
+    (row,) = rows(rk.sources.dicom(tmp_path))
+    assert isinstance(row.values, rk.RekordError)
+    assert (row.values.code, row.values.location.path) == ("E394", str(tmp_path / "a.dcm"))
+    assert "an encoded part of 60,000 × 60,000" in str(row.values.found)
+    assert "pip" not in str(row.values.do)

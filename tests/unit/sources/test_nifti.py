@@ -101,12 +101,61 @@ def test_truncated_files_are_refused_with_their_path(name: str, tmp_path: Path) 
         assert (failure.code, failure.location.path) == ("E394", str(tmp_path / name))
 
 
-def test_compressed_volumes_are_detected_and_a_folder_of_masks_is_no_class(tmp_path: Path) -> None:
-    for folder in ("imagesTr", "labelsTr"):
-        for name in ("a", "b"):
-            save(tmp_path / "task" / folder / f"{name}.nii.gz", RANDOM.random((3, 4, 5)).astype(np.float32))
+def save_task(root: Path, names: dict[str, tuple[str, ...]]) -> None:
+    """Folders of volumes as those of the Medical Segmentation Decathlon."""
+    for folder, files in names.items():
+        is_mask = folder.startswith("labels")
+        for i, name in enumerate(files):
+            array = np.full((4, 5 + i, 6), i, np.uint8) if is_mask else RANDOM.random((4, 5 + i, 6, 2))
+            save(root / folder / name, array.astype(np.uint8 if is_mask else np.float32))
+
+
+def test_volumes_and_their_masks_are_one_row_each(tmp_path: Path) -> None:
+    cases = ("a.nii.gz", "b.nii.gz")
+    save_task(tmp_path / "task", {"imagesTr": cases, "labelsTr": ("a.nii.gz", "b.nii"), "imagesTs": ("c.nii.gz",)})
+    found = identify_source(tmp_path / "task")
+    assert (found.kind, found.path, found.masks) == (
+        "nifti",
+        str(tmp_path / "task/imagesTr"),
+        str(tmp_path / "task/labelsTr"),
+    )
+    (guess,) = found.guesses
+    assert guess.what == "arrays in imagesTr and their masks in labelsTr; imagesTs is not used"
+    ds = rk.write(tmp_path / "task", tmp_path / "out", progress=False)
+    assert ds.schema["volume"] == rk.Tensor("float32", (4, None, 6, 2))
+    assert ds.schema["mask"] == rk.Tensor("uint8", (4, None, 6))
+    for row, name, mask in zip(ds["train"], cases, ("a.nii.gz", "b.nii"), strict=True):
+        assert np.array_equal(row["volume"], nibabel.load(tmp_path / "task/imagesTr" / name).get_fdata())
+        assert np.array_equal(row["mask"], nibabel.load(tmp_path / "task/labelsTr" / mask).get_fdata())
+
+
+def test_volumes_without_their_mask_and_masks_of_another_size_are_bad_rows(tmp_path: Path) -> None:
+    volumes, masks = ("a.nii.gz", "b.nii.gz", "c.nii"), ("a.nii.gz", "x.nii.gz", "c.nii")
+    save_task(tmp_path, {"imagesTr": volumes, "labelsTr": masks})
+    source = rk.sources.nifti(tmp_path / "imagesTr", masks=tmp_path / "labelsTr")
+    save(tmp_path / "labelsTr/c.nii", np.zeros((4, 5, 7), np.uint8))
+    found = {row.path: row.values for row in rows(source)}
+    assert isinstance(found["a.nii.gz"], dict)
+    failures = {path: one for path, one in found.items() if isinstance(one, rk.RekordError)}
+    assert {path: (one.code, one.location.path) for path, one in failures.items()} == {
+        "b.nii.gz": ("E363", str(tmp_path / "imagesTr/b.nii.gz")),
+        "c.nii": ("E336", str(tmp_path / "labelsTr/c.nii")),
+        "../labelsTr/x.nii.gz": ("E364", str(tmp_path / "labelsTr/x.nii.gz")),
+    }
+    assert (failures["c.nii"].expected, failures["c.nii"].found) == ("4 × 7 × 6, as the volume", "4 × 5 × 7")
+    assert source.facts().rows == 4
+
+
+def test_masks_are_found_below_the_folder_of_the_volumes(tmp_path: Path) -> None:
+    save_task(tmp_path, {"": ("a.nii.gz",), "labels": ("a.nii.gz",)})
+    (row,) = rows(rk.sources.nifti(tmp_path, masks=tmp_path / "labels"))
+    assert row.values["mask"].dtype == np.uint8  # type: ignore[index]
+
+
+def test_compressed_volumes_are_detected_and_masks_of_other_names_are_no_class(tmp_path: Path) -> None:
+    save_task(tmp_path / "task", {"imagesTr": ("a.nii.gz", "b.nii.gz"), "labelsTr": ("c.nii.gz", "d.nii.gz")})
     assert identify_source(tmp_path / "task" / "imagesTr").kind == "nifti"
     with pytest.raises(rk.UsageError) as caught:
         identify_source(tmp_path / "task")
-    assert (caught.value.code, caught.value.location.path) == ("U621", str(tmp_path / "task"))
-    assert caught.value.do == f"rekord write {tmp_path}/task/imagesTr OUT"
+    assert caught.value.code == "U621"
+    assert "labelsTr" in str(caught.value.found)

@@ -12,6 +12,7 @@ import pytest
 import tifffile
 
 import rekord as rk
+from rekord.cli.main import run_command_line
 from rekord.sources.base import SourceRow
 from rekord.sources.detect import identify_source
 
@@ -209,6 +210,26 @@ def test_a_bomb_is_refused_before_its_pixels_are_read(size: tuple[int, int], tmp
     assert (caught.value.code, caught.value.location.path) == ("E393", str(tmp_path / "x.tif"))
 
 
+@pytest.mark.parametrize(
+    ("compression", "mark", "at"), [("jpeg", b"\xff\xc0", 5), ("jpeg2000", b"\xff\x4f\xff\x51", 8)]
+)
+def test_a_tile_that_is_a_bomb_is_refused_before_it_is_decoded(
+    compression: str, mark: bytes, at: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "in/x.tif"
+    array = save(path, random("uint8", 64, 48, 3), photometric="rgb", compression=compression)
+    (row,) = rows(rk.sources.tiff(tmp_path / "in"))
+    assert row.values["image"].shape == array.shape  # type: ignore[index]
+    data = bytearray(path.read_bytes())
+    begin = data.index(mark) + at
+    size = (65_000).to_bytes(2 if compression == "jpeg" else 4, "big")
+    data[begin : begin + 2 * len(size)] = size * 2
+    path.write_bytes(data)
+    failure = only_error(rk.sources.tiff(tmp_path / "in"))
+    assert (failure.code, failure.location.path) == ("E394", str(path))
+    assert failure.found == "an encoded part of 65,000 × 65,000 for 64 × 48 pixels"
+
+
 def test_a_truncated_file_is_a_bad_row_wherever_it_ends(tmp_path: Path) -> None:
     save(tmp_path / "good.tif", random("uint8", 16, 16), compression="zlib")
     data = (tmp_path / "good.tif").read_bytes()
@@ -242,3 +263,41 @@ def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.sources.tiff("x", **options)
     assert caught.value.code == "U605"
+
+
+def test_images_of_many_bands_and_their_masks_are_one_row_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bands = np.random.default_rng(0).random((2, 8, 9, 6)).astype(np.float32)
+    ids = np.arange(2 * 72, dtype=np.uint8).reshape(2, 8, 9) % 3
+    for folder in ("images", "masks"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+    for i in range(2):
+        tifffile.imwrite(tmp_path / f"in/images/{i}.tif", bands[i], photometric="minisblack", planarconfig="contig")
+        tifffile.imwrite(tmp_path / f"in/masks/{i}.tiff", ids[i])
+    found = identify_source(tmp_path / "in")
+    assert (found.kind, found.masks) == ("tiff", str(tmp_path / "in/masks"))
+    folders = ["--images", str(tmp_path / "in/images"), "--masks", str(tmp_path / "in/masks")]
+    for arguments in ([str(tmp_path / "in")], folders):
+        out = tmp_path / str(len(arguments))
+        assert run_command_line(["write", *arguments, str(out), "--no-config", "-q"]) == 0
+        ds = rk.open(out)
+        assert (ds.schema["image"], ds.schema["mask"]) == (
+            rk.Tensor("float32", (8, 9, 6)),
+            rk.Tensor("uint8", (8, 9)),
+        )
+        assert [np.array_equal(row["mask"], ids[i]) for i, row in enumerate(ds["train"])] == [True, True]
+        assert [np.array_equal(row["image"], bands[i]) for i, row in enumerate(ds["train"])] == [True, True]
+
+
+def test_images_that_png_can_hold_stay_images_with_masks(tmp_path: Path) -> None:
+    save(tmp_path / "images/0.tif", random("uint16", 8, 9, 3), photometric="rgb")
+    save(tmp_path / "masks/0.tif", random("uint8", 8, 9))
+    assert identify_source(tmp_path).kind == "segmentation"
+
+
+def test_masks_exclude_pages_and_encoded_images(tmp_path: Path) -> None:
+    for options in ({"pages": True}, {"images_as": "png"}):
+        with pytest.raises(rk.UsageError) as caught:
+            rk.sources.tiff(tmp_path, masks=tmp_path / "masks", **options)
+        assert caught.value.code == "U605"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,3 +125,36 @@ def test_a_recording_that_grows_too_long_is_refused(monkeypatch: pytest.MonkeyPa
     with pytest.raises(InvalidMedia) as caught:
         audio.resample_samples(np.zeros(200, np.float32), 8000, 48_000)
     assert caught.value.code == "E347"
+
+
+@pytest.mark.parametrize("channels", [None, 1])
+def test_files_of_several_rates_and_channels_become_samples_of_one(
+    folder: Path, tmp_path: Path, channels: int | None
+) -> None:
+    declared = {"audio": rk.Audio(format="pcm16", rate=8000, channels=channels)}
+    samples = rk.write(folder, tmp_path / "a", columns=declared, transforms=T.resample(8000), progress=False)
+    files = rk.write(folder, tmp_path / "b", transforms=T.resample(8000), progress=False)
+    for row, other in zip(samples["train"], files["train"], strict=True):
+        assert np.array_equal(row["audio"], soundfile.read(io.BytesIO(other["audio"]), dtype="int16")[0])
+    declared = {"audio": rk.Audio(format="pcm16", rate=8000, channels=2)}
+    with pytest.raises(rk.EncodeError) as caught:
+        rk.write(folder, tmp_path / "c", columns=declared, transforms=T.resample(8000), progress=False)
+    assert (caught.value.code, caught.value.location.path) == ("E343", str(folder / "a.wav"))
+
+
+def test_a_declared_rate_of_files_is_checked_before_they_are_resampled(folder: Path, tmp_path: Path) -> None:
+    declared = {"audio": rk.Audio(rate=8000)}
+    with pytest.raises(rk.EncodeError) as caught:
+        rk.write(folder, tmp_path / "a", columns=declared, transforms=T.resample(8000), progress=False)
+    assert caught.value.code == "E343"
+    assert caught.value.do == "declare rk.Audio(), and transforms=rk.transforms.resample(8000), or declare rate=16000"
+
+
+@pytest.mark.parametrize("step", [rk.transforms.mono(), rk.transforms.resample(8000)])
+def test_averaged_files_are_not_said_to_have_several_channels(tmp_path: Path, step: Any) -> None:
+    (tmp_path / "in").mkdir()
+    soundfile.write(tmp_path / "in/a.wav", np.zeros((1600, 2)), 16_000)
+    rk.write(tmp_path / "in", tmp_path / "a", progress=False)
+    assert "H847" in (tmp_path / "a/.rekord/remarks.jsonl").read_text()
+    rk.write(tmp_path / "in", tmp_path / "b", transforms=[step], progress=False)
+    assert not (tmp_path / "b/.rekord/remarks.jsonl").exists()

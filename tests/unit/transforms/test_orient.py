@@ -172,3 +172,14 @@ def test_a_schema_without_images_is_refused() -> None:
     with pytest.raises(rk.SchemaError) as caught:
         rk.transforms.strip_metadata().bind(rk.Schema({"x": rk.Int64()}))
     assert caught.value.code == "S138"
+
+
+def test_a_turned_image_is_not_said_to_need_turning(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    exif = Image.Exif()
+    exif[0x112] = 6
+    Image.new("RGB", (8, 6)).save(tmp_path / "in/a.jpg", exif=exif)
+    rk.write(tmp_path / "in", tmp_path / "a", progress=False)
+    assert "H732" in (tmp_path / "a/.rekord/remarks.jsonl").read_text()
+    rk.write(tmp_path / "in", tmp_path / "b", transforms=rk.transforms.orient(), progress=False)
+    assert not (tmp_path / "b/.rekord/remarks.jsonl").exists()
