@@ -63,6 +63,8 @@ def python_of(environment: str) -> str:
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {environment} …", file=sys.stderr)
         _run([sys.executable, "-m", "venv", str(folder)])
+        # The pip of Python 3.11 resolves some of these for minutes.
+        _run([str(python), "-m", "pip", "install", "-q", "--upgrade", "pip>=25.1"])
         for packages in _STEPS[environment]:
             _run([str(python), "-m", "pip", "install", "-q", *packages])
         ready.touch()
@@ -70,7 +72,7 @@ def python_of(environment: str) -> str:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         raise NotInstallableError("not installable here")
