@@ -52,8 +52,10 @@ class EagerEpoch:
         return batch
 
     def rest(self) -> Any:
-        """A dataset of the batches that were not delivered yet."""
-        if self._position is None or self._delivered == 0:
+        """A dataset of the batches that were not delivered yet; None if it has not begun."""
+        if self._position is None:
+            return None
+        if self._delivered == 0:
             return self._pipeline(self._position)
         epoch, consumed = self._position
         consumed = self._epochs.request.steps(consumed).consumed_after(self._delivered - 1)
@@ -114,7 +116,9 @@ def make_dataset_class(tf: Any) -> Any:
         def _iterator_resource(self) -> Any:
             if self._resource is None:
                 with tf.init_scope():
-                    self._create_iterator(self._batches.rest())
+                    # Keras begins every epoch here: another pipeline takes longer to build than some batches to read.
+                    rest = self._batches.rest()
+                    self._create_iterator(self._dataset._dataset if rest is None else rest)
             return self._resource
 
         @_iterator_resource.setter
