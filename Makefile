@@ -140,9 +140,12 @@ $(VENV)/.docs: $(BIN)/python pyproject.toml
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --strict --clean
 
-# All groups, or GROUPS="decode feed_numpy"; then RESULTS.md and the chart from all stored results.
+# All groups, or GROUPS="decode feed_numpy"; then RESULTS.md, chart, README and the page on the benchmark from all stored
+# results. As users run Python: without bytecode, every process would compile the package again.
+bench: export PYTHONDONTWRITEBYTECODE :=
 bench: $(VENV)/.test $(VENV)/.package
 	$(BIN)/python benchmarks/run.py $(if $(GROUPS),--only $(GROUPS))
+	$(BIN)/python tests/support/generated.py
 
 # Coverage-guided, needs clang with libFuzzer; FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 600

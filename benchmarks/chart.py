@@ -28,6 +28,16 @@ _BARS = {
     "Parquet export": "Export to Parquet",
     "`count(*)`, one column decoded": "SQL count(*)",
 }
+_README = (
+    "Decode tabular, 1 thread, batches of 1024",
+    "Decode images",
+    "`to_tensorflow`, tabular, batches of 128",
+    "Feed torch",
+    "Training loop on images, 2 workers",
+    "Random records",
+    "Encode NumPy columns",
+    "Write image pairs, 2 workers",
+)
 _WIDTH, _ROW, _TOP, _PAD = 600, 50, 82, 20
 _TITLE = "How many times as fast as its peers rekord is"
 _STYLE = """\
@@ -68,6 +78,17 @@ def chart_bars(groups: Sequence[Group]) -> list[Bar]:
     return [
         Bar(text, found.against, found.value) for work, text in _BARS.items() if (found := measured[work]) is not None
     ]
+
+
+def readme_table(bars: Sequence[Bar]) -> str:
+    """The chart and some of its bars, as the README shows them."""
+    rows = [
+        f"| {bar.work} | {bar.against} | {_ratio(bar.ratio)} |"
+        for bar in bars
+        if bar.work in {_BARS[work] for work in _README}
+    ]
+    head = ["| what | against | times as fast |", "|---|---|--:|"]
+    return "\n".join([f"![{_TITLE}](docs/images/speed.svg)", "", *head, *rows])
 
 
 def draw_chart(bars: Sequence[Bar]) -> str:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / ".venvs"
+_TIMEOUT_SECONDS = 900
 # Torch alone and first, as in the Makefile, and pinned again after it: else pip would take the newest torchvision,
 # and with it another build of torch.
 _TORCH = ["torch==2.13.0"]
@@ -64,6 +65,8 @@ def python_of(environment: str) -> str:
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {environment} …", file=sys.stderr)
         _run([sys.executable, "-m", "venv", str(folder)])
+        # The pip of Python 3.11 resolves some of these for minutes.
+        _run([str(python), "-m", "pip", "install", "-q", "--upgrade", "pip>=25.1"])
         for packages in _STEPS[environment]:
             _run([str(python), "-m", "pip", "install", "-q", *packages])
         ready.touch()
@@ -71,7 +74,10 @@ def python_of(environment: str) -> str:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise NotInstallableError(f"not installed within {_TIMEOUT_SECONDS} s") from None
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         raise NotInstallableError("not installable here")

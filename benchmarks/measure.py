@@ -6,6 +6,7 @@ Other load on the machine then slows every contender down, and ratios are comput
 from __future__ import annotations
 
 import json
+import resource
 import select
 import subprocess
 import sys
@@ -243,12 +244,17 @@ def command_times(label: str, arguments: Sequence[str], settings: Settings) -> R
     """The time of a Python command from start to exit."""
     result = Result(label=label)
     for turn in range(settings.repeats + 1):
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), _children_cpu_seconds()
         subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
-        seconds = time.perf_counter() - begin
+        seconds, cpu_seconds = time.perf_counter() - begin, _children_cpu_seconds() - cpu_begin
         if turn:
-            result.samples.append(Sample(1, seconds, seconds))
+            result.samples.append(Sample(1, seconds, cpu_seconds))
     return result
+
+
+def _children_cpu_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
 
 
 def _ready(result: Result, process: Process) -> dict[str, float] | None:

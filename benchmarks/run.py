@@ -1,4 +1,4 @@
-"""`make bench`: measure rekord next to its peers, store the results, and write RESULTS.md and the chart.
+"""`make bench`: measure rekord next to its peers and store the results; write RESULTS.md, chart and README from them.
 
 run.py [--only GROUP …] [--quick] [--repeats N] [--no-save]
 run.py --render | --stale
@@ -7,17 +7,21 @@ run.py --render | --stale
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from pathlib import Path
 
-from chart import chart_bars, draw_chart
+from chart import chart_bars, draw_chart, readme_table
 from groups import GROUPS
 from measure import Settings
 from report import LIMITS, for_terminal, render
 from results import Group, StampTimer, load, save, stale
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
+README = Path(__file__).parents[1] / "README.md"
 CHART = Path(__file__).parents[1] / "docs" / "images" / "speed.svg"
+
+_SPEEDS = re.compile(r"(<!-- speed -->).*(<!-- end of speed -->)", re.DOTALL)
 
 
 def main() -> None:
@@ -28,7 +32,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smoke run: small files, two repeats, nothing saved")
     parser.add_argument("--repeats", type=int, metavar="N", help="timings of each contender (5)")
     parser.add_argument("--no-save", action="store_true", help="only print the tables")
-    parser.add_argument("--render", action="store_true", help="write RESULTS.md and the chart from stored results")
+    parser.add_argument(
+        "--render", action="store_true", help="write RESULTS.md, chart and README from stored results"
+    )
     parser.add_argument("--stale", action="store_true", help="list groups that were measured on other source code")
     arguments = parser.parse_args()
     if arguments.stale:
@@ -57,10 +63,20 @@ def measure(names: list[str], settings: Settings, *, save_them: bool) -> None:
 
 
 def write_files() -> None:
-    """RESULTS.md and the chart, from the stored results."""
+    """RESULTS.md, the chart and the table in the README, from the stored results."""
     groups = load(GROUPS)
     RESULTS.write_text(render(groups, LIMITS.read_text(encoding="utf-8")), encoding="utf-8")
-    CHART.write_text(draw_chart(chart_bars(groups)), encoding="utf-8")
+    bars = chart_bars(groups)
+    CHART.write_text(draw_chart(bars), encoding="utf-8")
+    README.write_text(with_speeds(README.read_text(encoding="utf-8"), readme_table(bars)), encoding="utf-8")
+
+
+def with_speeds(readme: str, table: str) -> str:
+    """The README with this table between the comments that mark its place."""
+    replaced, count = _SPEEDS.subn(lambda found: f"{found[1]}\n\n{table}\n\n{found[2]}", readme)
+    if count != 1:
+        raise ValueError("README.md has no place for the speeds: <!-- speed --> and <!-- end of speed -->")
+    return replaced
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

@@ -95,7 +95,7 @@ def feed_tensorflow(settings: Settings) -> Iterator[Table]:
 
 
 def feed_keras(settings: Settings) -> Iterator[Table]:
-    workload = prepared("clicks", settings, 20_000)
+    workload = prepared("clicks", settings, 60_000)
     for size in (32, 128):
         contenders = [_rekord(OURS, "keras", batch=size), _tensorflow("tf.data and fit", "keras", batch=size)]
         yield compare_rates(

@@ -36,7 +36,7 @@ def scaling(settings: Settings) -> Iterator[Table]:
             replace(contender(peer, f"{factor} × the records", task, **options), records=workload.records)
             for factor, workload in zip(_FACTORS, sizes, strict=True)
         ]
-        table = compare_rates(f"Scaling, {work}", base, contenders, settings, reference=None)
+        table = compare_rates(f"Scaling, {work}", base, contenders, settings.at_most(3), reference=None)
         table.reference = contenders[0].label
         table.note = f"{base.records:,} tabular records at 1 ×. Linear: a record costs at most 1.1 times as much."
         yield table

@@ -12,6 +12,9 @@ from results import Table
 from groups.compare import Measure, compare_rates, contender, prepared
 
 _BATCH = 64
+_MAX_RECORDS = (
+    100_000  # every loader reads a whole epoch before it is timed, some of them a few thousand rows per second
+)
 _PEERS = dict(
     zip(
         TRAINERS,
@@ -31,7 +34,7 @@ def training(settings: Settings) -> Iterator[Table]:
     # Longer passes than elsewhere: they start workers.
     limited = replace(settings.at_most(2), max_seconds=2 * settings.max_seconds)
     for name, what in TRAINED.items():
-        workload = prepared(name, settings)
+        workload = prepared(name, settings, _MAX_RECORDS)
         for workers, count in WORKERS.items():
             options = {"batch": _BATCH, "workers": workers}
             contenders = [

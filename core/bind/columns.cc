@@ -454,6 +454,20 @@ void bind_strings(nb::module_& module) {
           },
           nb::arg("begin"), nb::arg("end"))
       .def(
+          "with_bytes_at",
+          [](const StringColumn& self, size_t at, const nb::bytes& expected) {
+            nb::list out;
+            for (size_t i = 0; i < self.size(); ++i) {
+              const Bytes one = self.at(i);
+              if (one.size() < at || one.size() - at < expected.size()) continue;
+              if (std::memcmp(one.data() + at, expected.data(), expected.size()) == 0)
+                out.append(i);
+            }
+            return out;
+          },
+          nb::arg("at"), nb::arg("expected"),
+          "The indexes of the strings that have these bytes at this position.")
+      .def(
           "pack",
           [](const StringColumn& self, const std::shared_ptr<Pool>& pool) {
             return self.pack(*pool);

@@ -16,7 +16,7 @@ BENCHMARKS = ROOT / "benchmarks"
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The modules of the benchmark, which is not a package."""
-    names = ("measure", "results", "floors", "report", "chart", "workloads", "environments")
+    names = ("measure", "results", "floors", "report", "chart", "workloads", "environments", "run")
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -25,8 +25,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
     import measure
     import report
     import results
+    import run
 
-    yield SimpleNamespace(chart=chart, floors=floors, measure=measure, report=report, results=results)
+    yield SimpleNamespace(chart=chart, floors=floors, measure=measure, report=report, results=results, run=run)
     for name in names:
         sys.modules.pop(name, None)
 
@@ -65,7 +66,7 @@ def _stored_groups(bench: Any) -> list[Any]:
     return bench.results.load(names)
 
 
-def test_the_report_and_the_chart_are_those_of_the_stored_results(bench: Any) -> None:
+def test_the_report_the_chart_and_the_readme_are_those_of_the_stored_results(bench: Any) -> None:
     from groups import GROUPS
 
     stored = bench.results.load(GROUPS)
@@ -73,8 +74,10 @@ def test_the_report_and_the_chart_are_those_of_the_stored_results(bench: Any) ->
         pytest.skip("nothing is stored before the first `make bench`")
     limits = bench.report.LIMITS.read_text(encoding="utf-8")
     assert (BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8") == bench.report.render(stored, limits)
-    image = (ROOT / "docs" / "images" / "speed.svg").read_text(encoding="utf-8")
-    assert image == bench.chart.draw_chart(bench.chart.chart_bars(stored))
+    bars = bench.chart.chart_bars(stored)
+    assert (ROOT / "docs" / "images" / "speed.svg").read_text(encoding="utf-8") == bench.chart.draw_chart(bars)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme == bench.run.with_speeds(readme, bench.chart.readme_table(bars))
 
 
 def test_every_floor_of_a_stored_group_is_measured_on_a_table_and_contender_that_exist(bench: Any) -> None:
@@ -152,3 +155,23 @@ def test_the_chart_is_accessible_and_shows_slower_results_as_such(bench: Any) ->
     assert "Decode &lt;a&gt; table: 12.3 × TensorFlow, 1 core; Slow: 0.8 × Peer." in image
     assert image.count('class="bar"') == image.count('class="slower"') == 1
     assert "http" not in image.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_the_readme_shows_the_chart_and_its_main_ratios(bench: Any) -> None:
+    table = bench.chart.readme_table(bench.chart.chart_bars([_group(bench, RATES)]))
+    readme = bench.run.with_speeds("before <!-- speed --> old <!-- end of speed --> after", table)
+    assert readme.startswith("before <!-- speed -->\n\n![")
+    assert "](docs/images/speed.svg)" in readme
+    assert "| Decode a table, one thread | TensorFlow, 1 core | 13.0 |" in readme
+    assert "old" not in readme
+    with pytest.raises(ValueError, match="no place for the speeds"):
+        bench.run.with_speeds("no comments", table)
+
+
+def test_the_readme_has_a_place_for_the_speeds(bench: Any) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert bench.run.with_speeds(readme, "a table") != readme
+
+
+def test_the_chart_and_the_readme_name_floors_that_exist(bench: Any) -> None:
+    assert set(bench.chart._README) <= set(bench.chart._BARS)

@@ -361,6 +361,39 @@ def test_views_and_balanced_splits_go_over(split: Any) -> None:
     assert_equal_batches(balanced.to_tensorflow(4, **asked), balanced.batches(4, **asked))
 
 
+def test_an_eager_loop_has_tensors_of_the_columns_of_one_batch(tmp_path):
+    # Those of many batches would live long enough for the garbage collector to traverse everything because of them.
+    columns = {f"c{i}": np.arange(4096) for i in range(100)}
+    split = rk.write(columns, tmp_path / "x", progress=False)["train"]
+    tensor = type(tf.constant(0))
+    at_most = 0
+    for batch in split.to_tensorflow(16):
+        assert len(batch) == 100
+        at_most = max(at_most, sum(isinstance(one, tensor) for one in gc.get_objects()))
+    assert at_most < 2000  # 100 of the batch, and one for each batch that is ready
+
+
+def test_batches_of_an_eager_loop_are_those_of_the_pipeline(tmp_path):
+    rows = 1000
+    columns = {
+        "id": np.arange(rows),
+        "pair": np.arange(2 * rows, dtype=np.float32).reshape(rows, 2),
+        "short": np.array([b"x" * (i % 7) for i in range(rows)], object),
+        "other": np.array([b"%d" % i for i in range(rows)], object),
+        "long": np.array([b"y" * (i % 900) for i in range(rows)], object),
+    }
+    split = rk.write(columns, tmp_path / "x", progress=False)["train"]
+    dataset = split.to_tensorflow(32)
+    eager, pipeline = list(dataset), list(split.to_tensorflow(32).map(lambda batch: batch))
+    assert len(eager) == len(pipeline) == 32
+    for one, other in zip(eager, pipeline, strict=True):
+        for name in columns:
+            np.testing.assert_array_equal(one[name].numpy(), other[name].numpy())
+    assert [int(i) for batch in eager for i in batch["id"]] == list(range(rows))
+    assert [text for batch in eager for text in batch["short"].numpy()] == [b"x" * (i % 7) for i in range(rows)]
+    assert [text for batch in eager for text in batch["long"].numpy()] == [b"y" * (i % 900) for i in range(rows)]
+
+
 def test_short_and_long_strings_arrive_alike(tmp_path: Path) -> None:
     """Short strings cross as one blob, long ones one by one: both in one dataset."""
     schema = rk.Schema({"data": rk.Bytes(), "name": rk.Text(), "list": rk.Bytes((None,))})

@@ -1,8 +1,8 @@
 """A tf.data.Dataset whose eager iteration does not go through tf.data.
 
 Every element of a tf.data pipeline costs an eager loop several microseconds per column in Python. Here a loop
-receives tensors that were made for many batches at a time. All other uses of the dataset, such as `map`, `fit` or
-iteration in a tf.function, run the pipeline.
+receives tensors that were transferred for many batches at a time. All other uses of the dataset, such as `map`,
+`fit` or iteration in a tf.function, run the pipeline.
 """
 
 from __future__ import annotations
@@ -17,38 +17,52 @@ from rekord.feeds.tensorflow.epochs import EpochTracker, ReadGroups
 
 
 class EagerEpoch:
-    """The batches of one iteration, which takes its epoch at the first one; `pipeline` makes datasets of the rest."""
+    """The batches of one iteration, which takes its epoch at the first one; `pipeline` makes datasets of the rest.
 
-    def __init__(self, tf: Any, epochs: EpochTracker, read: ReadGroups, pipeline: Callable[..., Any]) -> None:
+    A batch is unpacked when it is delivered: the tensors of its columns then do not live long enough for the garbage
+    collector to traverse them, or to traverse everything else because of them.
+    """
+
+    def __init__(
+        self,
+        tf: Any,
+        epochs: EpochTracker,
+        read: ReadGroups,
+        unpack: Callable[[Any], dict[str, Any]],
+        pipeline: Callable[..., Any],
+    ) -> None:
         self._tf = tf
         self._epochs = epochs
         self._read = read
+        self._unpack = unpack
         self._pipeline = pipeline
         self._position: tuple[int, int] | None = None
         self._delivered = 0
-        self._batches: Iterator[dict[str, Any]] = iter(())
+        self._batches: Iterator[Any] = iter(())
 
     def __next__(self) -> dict[str, Any]:
         try:
             if self._position is None:
                 self._position = self._epochs.position()
                 self._batches = _deliver(self._epochs, self._read, self._position)
-            batch = next(self._batches)
+            batch = self._unpack(next(self._batches))
         except RekordError as failure:
             raise self._tf.errors.InvalidArgumentError(None, None, failure.message) from failure
         self._delivered += 1
         return batch
 
     def rest(self) -> Any:
-        """A dataset of the batches that were not delivered yet."""
-        if self._position is None or self._delivered == 0:
+        """A dataset of the batches that were not delivered yet; None if it has not begun."""
+        if self._position is None:
+            return None
+        if self._delivered == 0:
             return self._pipeline(self._position)
         epoch, consumed = self._position
         consumed = self._epochs.request.steps(consumed).consumed_after(self._delivered - 1)
         return self._pipeline((epoch, consumed), self._delivered)
 
 
-def _deliver(epochs: EpochTracker, read: ReadGroups, position: tuple[int, int]) -> Iterator[dict[str, Any]]:
+def _deliver(epochs: EpochTracker, read: ReadGroups, position: tuple[int, int]) -> Iterator[Any]:
     for group, begun in epochs.run(read, *position):
         for batches in group.pieces:
             for batch in batches:
@@ -102,7 +116,9 @@ def make_dataset_class(tf: Any) -> Any:
         def _iterator_resource(self) -> Any:
             if self._resource is None:
                 with tf.init_scope():
-                    self._create_iterator(self._batches.rest())
+                    # Keras begins every epoch here: another pipeline takes longer to build than some batches to read.
+                    rest = self._batches.rest()
+                    self._create_iterator(self._dataset._dataset if rest is None else rest)
             return self._resource
 
         @_iterator_resource.setter

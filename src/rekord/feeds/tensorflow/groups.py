@@ -10,7 +10,7 @@ from rekord.codec.columns import Batch
 from rekord.dataset.batches import BatchRequest, read_batches
 from rekord.dataset.samplers import Remainder
 from rekord.errors import RekordError
-from rekord.feeds.tensorflow.packing import BatchPacking, PackedBatches, count_bytes
+from rekord.feeds.tensorflow.packing import BatchPacking, count_bytes
 
 _MAX_GROUP_BYTES = 1 << 20
 _SHRINK_FACTOR = 4
@@ -30,12 +30,12 @@ class Group:
 class GroupReader:
     """Reads an epoch in groups of at most `most` batches. The first batch is a group of its own.
 
-    `convert` receives batches with the same number of rows, packed; a short last batch comes separately. `validate`
-    checks each batch before that.
+    `convert` receives the arrays of all parts, the number of batches, the rows of each, and the first row of the
+    first one; a short last batch comes separately. `validate` checks each batch before that.
     """
 
     packing: BatchPacking
-    convert: Callable[[PackedBatches], Any]
+    convert: Callable[..., Any]
     validate: Callable[[Batch], None] | None = None
     most: int = 1
 
@@ -89,11 +89,11 @@ class GroupReader:
         arrays, rows = self.packing.put(batch), len(next(iter(batch.values())))
         n_bytes = count_bytes(arrays)
         if batch_rows is None:
-            return Group([self.convert(self.packing.pack(arrays, 1, rows))], n_bytes)
+            return Group([self.convert(arrays, 1, rows)], n_bytes)
         count, rest = divmod(rows, batch_rows)
-        pieces = [self.convert(self.packing.pack(arrays, count, batch_rows))] if count else []
+        pieces = [self.convert(arrays, count, batch_rows)] if count else []
         if rest and not is_whole:
-            pieces.append(self.convert(self.packing.pack(arrays, 1, rest, count * batch_rows)))
+            pieces.append(self.convert(arrays, 1, rest, count * batch_rows))
         return Group(pieces, n_bytes // max(1, count))
 
 

@@ -30,7 +30,7 @@ from rekord.feeds.tensorflow.columns import (
 from rekord.feeds.tensorflow.eager import EagerEpoch, make_dataset_class
 from rekord.feeds.tensorflow.epochs import EpochTracker
 from rekord.feeds.tensorflow.groups import GroupReader
-from rekord.feeds.tensorflow.packing import BatchPacking, PackedBatches
+from rekord.feeds.tensorflow.packing import BatchPacking
 from rekord.schema import Feature, Tensor
 
 if TYPE_CHECKING:
@@ -71,17 +71,21 @@ def build_native_dataset(
     is_grouped = bool(request.prefetch) and is_quick and packing.has_fixed_shapes
     in_graph = is_grouped and request.batch_size <= _MAX_GRAPH_BATCH_ROWS and not packing.has_wide_rows
     reader = partial(GroupReader, packing, validate=partial(validate_mapped_batch, forms) if is_mapped else None)
-    graph_reader = reader(lambda packed: packed, most=_MAX_GRAPH_GROUP_BATCHES if in_graph else 1)
+    graph_reader = reader(packing.pack, most=_MAX_GRAPH_GROUP_BATCHES if in_graph else 1)
     pipeline = partial(_build_pipeline, tf, epochs, graph_reader, is_mapped=is_mapped)
     start_eagerly = None
     if packing.has_fixed_shapes:
 
-        def to_tensors(packed: PackedBatches) -> list[dict[str, Any]]:
+        def split(arrays: list[Any], batches: int, rows: int, begin: int = 0) -> list[tuple[Any, ...]]:
             with tf.device("CPU:0"):  # where tf.data has its elements
-                return packing.unpack_eagerly(tf, packed)
+                return packing.split_eagerly(tf, packing.pack(arrays, batches, rows, begin, by_batch=True))
+
+        def unpack(tensors: tuple[Any, ...]) -> dict[str, Any]:
+            with tf.device("CPU:0"):
+                return packing.unpack_eagerly(tf, tensors)
 
         most = max(1, _MAX_EAGER_GROUP_ROWS // request.batch_size) if is_grouped else 1
-        start_eagerly = partial(EagerEpoch, tf, epochs, reader(to_tensors, most=most).read, pipeline)
+        start_eagerly = partial(EagerEpoch, tf, epochs, reader(split, most=most).read, unpack, pipeline)
     dataset = pipeline()
     if one_length or (not epochs.resumed and (request.shards.counted or not request.streams)):
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(epochs.first_steps))

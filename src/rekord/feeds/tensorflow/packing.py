@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from math import prod
 from typing import Any
 
@@ -105,8 +106,14 @@ class BatchPacking:
                     raise
         return arrays
 
-    def pack(self, arrays: list[Any], batches: int, rows: int, begin: int = 0) -> PackedBatches:
-        """The arrays of `batches` batches of `rows`, from row `begin` on; all of them unless shapes are fixed."""
+    def pack(
+        self, arrays: list[Any], batches: int, rows: int, begin: int = 0, *, by_batch: bool = False
+    ) -> PackedBatches:
+        """The arrays of `batches` batches of `rows`, from row `begin` on; all of them unless shapes are fixed.
+
+        All batches of a column are packed together, or with `by_batch` all columns of a batch.
+        """
+        cuts = batches if by_batch else 1
         packed: list[Array] = []
         serialized: list[bool] = []
         for group in self.groups:
@@ -116,11 +123,11 @@ class BatchPacking:
                 each = prod(part.row_shape)
                 columns = [_slice_values(column, begin * each, (begin + batches * rows) * each) for column in columns]
             if part.dtype is None:
-                is_serialized, strings = _pack_strings(columns)
+                is_serialized, strings = _pack_strings(columns, cuts)
                 serialized.append(is_serialized)
                 packed.append(strings)
             else:
-                packed.append(_stack_columns(part, columns))
+                packed.append(_stack_columns(part, columns, cuts))
         return PackedBatches(batches, rows, tuple(packed), tuple(serialized))
 
     def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, Any, dict[str, Any]]:
@@ -138,32 +145,34 @@ class BatchPacking:
         columns = {name: form.take(tf, parts, count) for name, form in self.forms.items()}
         return note, batches, columns
 
-    def unpack_eagerly(self, tf: Any, packed: PackedBatches) -> list[dict[str, Any]]:
-        """The batches as eager tensors, if all columns have fixed shapes.
-
-        One operation unstacks all columns and batches of a group of parts, mostly without a copy.
-        """
-        taken: list[list[Any]] = [[]] * len(self.parts)
+    def split_eagerly(self, tf: Any, packed: PackedBatches) -> list[tuple[Any, ...]]:
+        """The tensors of each batch, one per group of parts, mostly without a copy; of arrays packed by batch."""
+        split: list[list[Any]] = []
         serialized = list(packed.serialized)
         for group, array in zip(self.groups, packed.arrays, strict=True):
             part = self.parts[group[0]]
             assert part.row_shape is not None
-            shape = [len(group) * packed.batches, packed.rows, *part.row_shape]
+            lines = [len(group)] if len(group) > 1 else []
+            shape = [packed.batches, *lines, packed.rows, *part.row_shape]
             if part.dtype is None and serialized.pop(0):
                 whole = tf.reshape(tf.io.parse_tensor(tf.constant(array[0]), tf.string), shape)
             else:
                 whole = tf.constant(array.reshape(shape))
-            tensors = tf.unstack(whole, shape[0])
-            for line, number in enumerate(group):
-                taken[number] = tensors[line * packed.batches : (line + 1) * packed.batches]
+            split.append(tf.unstack(whole, packed.batches))
+        return list(zip(*split, strict=True))
+
+    def unpack_eagerly(self, tf: Any, tensors: tuple[Any, ...]) -> dict[str, Any]:
+        """The columns of a batch from `split_eagerly`; one operation unstacks all columns of a group of parts."""
+        taken: list[Any] = [None] * len(self.parts)
+        for group, tensor in zip(self.groups, tensors, strict=True):
+            lines = [tensor] if len(group) == 1 else tf.raw_ops.Unpack(value=tensor, num=len(group))
+            for number, line in zip(group, lines, strict=True):
+                taken[number] = line
         parts = iter(taken)
-        columns = [
-            [{"values": one, "valid": valid} for one, valid in zip(next(parts), next(parts), strict=True)]
-            if isinstance(form, MaskedForm)
-            else next(parts)
-            for form in self.forms.values()
-        ]
-        return [dict(zip(self.forms, batch, strict=True)) for batch in zip(*columns, strict=True)]
+        return {
+            name: {"values": next(parts), "valid": next(parts)} if isinstance(form, MaskedForm) else next(parts)
+            for name, form in self.forms.items()
+        }
 
 
 def _slice_values(column: Any, begin: int, end: int) -> Any:
@@ -173,11 +182,12 @@ def _slice_values(column: Any, begin: int, end: int) -> Any:
     return (strings_to_bytes(column) if isinstance(column, Strings) else column)[begin:end]
 
 
-def _stack_columns(part: TensorPart, columns: list[Array]) -> Array:
-    """Columns as the rows of a matrix; a single one as it is."""
+def _stack_columns(part: TensorPart, columns: list[Array], cuts: int) -> Array:
+    """Columns as the rows of a matrix, of one matrix per cut; a single one as it is."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0], part.dtype)
-    return np.concatenate(columns, dtype=part.dtype).reshape(len(columns), -1)
+    stacked = np.concatenate([column.reshape(cuts, 1, -1) for column in columns], axis=1, dtype=part.dtype)
+    return stacked if cuts > 1 else stacked[0]
 
 
 def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
@@ -192,31 +202,36 @@ def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
     return parsed
 
 
-def _pack_strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
-    """(True, one serialized tensor with a row per column), or (False, all strings one by one)."""
-    count = sum([_count_strings(column) for column in columns])
+def _pack_strings(columns: list[Strings | list[bytes]], cuts: int) -> tuple[bool, Array]:
+    """(True, one serialized tensor with a row per column), or (False, all strings one by one).
+
+    Columns are cut into as many pieces of the same length; the first pieces of all columns come first.
+    """
+    each = _count_strings(columns[0]) // cuts
+    count = len(columns) * cuts * each
     if sum([_sum_string_bytes(column) for column in columns]) > min(
         count * _MAX_SERIALIZED_MEAN_BYTES, _MAX_SERIALIZED_BYTES
     ):
         listed = [strings_to_bytes(column) if isinstance(column, Strings) else column for column in columns]
-        return False, _to_object_array([text for column in listed for text in column])
-    ends: list[Array] = []
-    data: list[Any] = []
+        pieces = [column[cut * each : (cut + 1) * each] for cut in range(cuts) for column in listed]
+        return False, _to_object_array([text for piece in pieces for text in piece])
+    lengths: list[Array] = []
+    cut_data: list[list[bytes]] = []
     for column in columns:
-        own, joined = column.packed() if isinstance(column, Strings) else _join_texts(column)
-        ends.append(own)
-        data.append(joined[own[0] :] if own[0] else joined)
-    offsets = np.concatenate(ends).reshape(len(columns), -1)
-    lengths = offsets[:, 1:] - offsets[:, :-1]
-    shape = lengths.shape if len(columns) > 1 else (lengths.size,)
-    return True, _to_object_array([_serialize_strings(shape, lengths.reshape(-1), data)])
+        ends, data = column.packed() if isinstance(column, Strings) else _join_texts(column)
+        lengths.append((ends[1:] - ends[:-1]).reshape(cuts, each))
+        joined, bounds = data.tobytes(), ends[:: max(each, 1)].tolist()
+        cut_data.append([joined[begin:end] for begin, end in pairwise(bounds)])
+    shape = (len(columns) * cuts, each) if len(columns) > 1 else (count,)
+    ordered = np.stack(lengths, axis=1).reshape(-1)
+    return True, _to_object_array([_serialize_strings(shape, ordered, [*chain(*zip(*cut_data, strict=True))])])
 
 
 def _serialize_strings(shape: Sequence[int], lengths: Array, data: list[Any]) -> bytes:
     """A TensorProto of strings: its `tensor_content` is all lengths as varints, then all strings."""
     sizes = [_encode_field(2, b"\x08" + _encode_varint(size)) for size in shape]
     content = _encode_varints(lengths)
-    size_bytes = len(content) + sum([len(part) for part in data])
+    size_bytes = len(content) + sum(map(len, data))
     head = b"\x08\x07" + _encode_field(2, b"".join(sizes))  # dtype: DT_STRING, tensor_shape
     return b"".join([head, b"\x22", _encode_varint(size_bytes), content, *data])
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rekord.health.check.rule import Cells, CheckRule, format_key
 from rekord.health.finding import Finding
-from rekord.health.key_columns import KeyedBatch
+from rekord.health.key_columns import KeyColumn, KeyedBatch
 
 _PATIENT_KEY = re.compile(
     r"(^|/)patients?_?(name|id|birth_?date|birth_?time|address|other_?ids|other_?names|telephone_?numbers"
@@ -44,11 +44,9 @@ class PatientRule(CheckRule):
                 rows = [row for row in range(len(batch)) if any(cells.column.value(row) or ())]
                 yield from self._report(batch, rows, "H845", "warning", key, _Description(format_key(key)))
                 continue
-            for row in range(len(batch)):
-                found = next((name for one in cells.column.value(row) or () if (name := _find_patient(one))), None)
-                if found is not None:
-                    what = f"{format_key(key)} is a DICOM file with {found}"
-                    yield from self._report(batch, [row], "H845", "warning", key, _Description(what, dicom=True))
+            for row, found in _find_patients(cells.column).items():
+                what = f"{format_key(key)} is a DICOM file with {found}"
+                yield from self._report(batch, [row], "H845", "warning", key, _Description(what, dicom=True))
 
 
 class _Description:
@@ -70,11 +68,19 @@ class _Description:
         }
 
 
-def _find_patient(data: bytes) -> str | None:
-    """The first patient field of a DICOM file that is not empty; None for other data."""
-    if data[_DICOM_MAGIC_OFFSET : _DICOM_MAGIC_OFFSET + 4] != b"DICM":
-        return None
-    head = data[:_HEAD_BYTES]
+def _find_patients(column: KeyColumn) -> dict[int, str]:
+    """The first patient field of each row with a DICOM file."""
+    found: dict[int, str] = {}
+    # Without a Python object for each string: few are DICOM files.
+    for index in column.values.with_bytes_at(_DICOM_MAGIC_OFFSET, b"DICM"):
+        name = _find_patient(column.values.bytes(index)[:_HEAD_BYTES])
+        if name is not None:
+            found.setdefault(int(column.owners[index]), name)
+    return found
+
+
+def _find_patient(head: bytes) -> str | None:
+    """The first patient field of a DICOM file that is not empty."""
     for pattern, order, name in _PATIENT_TAGS:
         match = pattern.search(head)
         if match is not None and int.from_bytes(match[1], order):

@@ -41,5 +41,7 @@ def test_a_dicom_file_stored_whole_is_reported(tmp_path: Path) -> None:
     data = Path(str(get_testdata_file("CT_small.dcm"))).read_bytes()
     schema = rk.Schema({"scan": rk.Bytes()})
     assert findings(tmp_path / "x", {"scan": data}, schema) == [("H845", "warning", "scan")]
+    lists = rk.Schema({"scans": rk.Bytes((None,))})
+    assert findings(tmp_path / "z", {"scans": [b"", data[:200], data]}, lists) == [("H845", "warning", "scans")]
     rk.write(rk.sources.dicom(get_testdata_file("CT_small.dcm")), tmp_path / "y", progress=False)
     assert rk.check(tmp_path / "y").findings == []
