@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rekord.cli import console
 from rekord.cli import options as shared
@@ -22,17 +22,13 @@ _MAX_EXAMPLES = 5
 _MARKS: dict[str, StyledText] = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
+@shared.with_options
 def diff(
-    a: Annotated[str, argument("A", "Older dataset: a folder, file or glob pattern.")],
-    b: Annotated[str, argument("B", "Newer dataset.")],
-    key: Annotated[
-        str | None,
-        text_option("--key", "KEY", "Match records by this column, to report which changed and how."),
-    ] = None,
-    read: Annotated[
-        bool, flag_option("--read", "Read all files, even if the manifests list the same checksums.")
-    ] = False,
-    as_json: shared.JsonOption = False,
+    a: str = argument("A", "Older dataset: a folder, file or glob pattern."),
+    b: str = argument("B", "Newer dataset."),
+    key: str | None = text_option("--key", "KEY", "Match records by this column, to report which changed and how."),
+    read: bool = flag_option("--read", "Read all files, even if the manifests list the same checksums."),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Compare two datasets and report what changed. The exit code is 1 if something did."""
     from contextlib import nullcontext

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
@@ -26,16 +24,11 @@ if TYPE_CHECKING:
 
 _DATA_ERROR_CODES = ("X510", "X571", "X572")
 
-EditInput: TypeAlias = Annotated[str, argument("IN", "Dataset to edit, written by rekord.")]
-EditOutput: TypeAlias = Annotated[str | None, argument("OUT", "Folder to create. Left out with --replace.")]
-ReplaceOption: TypeAlias = Annotated[bool, flag_option("--replace", "Replace IN by the new dataset.", Panel.OUTPUT)]
-WhereOption: TypeAlias = Annotated[
-    str | None, text_option("--where", "SQL", "Select records by a condition on columns.", Panel.SOURCE)
-]
-RecordsOption: TypeAlias = Annotated[
-    str | None,
-    text_option("--records", "FILE", "Select records by a file of lines such as train,3.", Panel.SOURCE),
-]
+EDIT_INPUT = argument("IN", "Dataset to edit, written by rekord.")
+EDIT_OUTPUT = argument("OUT", "Folder to create. Left out with --replace.", default=None)
+REPLACE_OPTION = flag_option("--replace", "Replace IN by the new dataset.", Panel.OUTPUT)
+WHERE_OPTION = text_option("--where", "SQL", "Select records by a condition on columns.", Panel.SOURCE)
+RECORDS_OPTION = text_option("--records", "FILE", "Select records by a file of lines such as train,3.", Panel.SOURCE)
 
 
 def resolve_target(verb: str, path: str, out: str | None, options: EditOptions) -> EditTarget:
@@ -93,32 +86,26 @@ def _print_result(ended: EditResult, done: str, seconds: float) -> None:
     output.print_next(f"next: rekord check {shlex.quote(place)}")
 
 
+@shared.with_options
 def append(
-    path: EditInput,
-    out: EditOutput = None,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="SOURCE", help="Raw data: a folder, file or glob pattern.", show_default=False
-        ),
-    ] = ...,  # type: ignore[assignment]
-    split: Annotated[
-        str | None,
-        text_option(
-            "--split", "A=0.9,B=0.1", "Splits of the new records: a name (default: train), ratios, or source."
-        ),
-    ] = None,
-    map_: shared.MapOption = None,
-    shard_size: Annotated[str, text_option("--shard-size", "SIZE", "Approximate size of a new shard.")] = "128MB",
-    shards: Annotated[
-        int | None, integer_option("--shards", "New shards per split; overrides --shard-size.", do="--shards 2")
-    ] = None,
-    verify: shared.VerifyOption = "full",
-    limit: shared.LimitRowsOption = None,
-    replace: ReplaceOption = False,
-    workers: shared.WorkersOption = None,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    path: str = EDIT_INPUT,
+    out: str | None = EDIT_OUTPUT,
+    *,
+    source: str = text_option(
+        "--from", "SOURCE", "Raw data: a folder, file or glob pattern.", default=shared.REQUIRED
+    ),
+    split: str | None = text_option(
+        "--split", "A=0.9,B=0.1", "Splits of the new records: a name (default: train), ratios, or source."
+    ),
+    map_: str | None = shared.MAP_OPTION,
+    shard_size: str = text_option("--shard-size", "SIZE", "Approximate size of a new shard.", default="128MB"),
+    shards: int | None = integer_option("--shards", "New shards per split; overrides --shard-size.", do="--shards 2"),
+    verify: str = shared.VERIFY_OPTION,
+    limit: int | None = shared.LIMIT_ROWS_OPTION,
+    replace: bool = REPLACE_OPTION,
+    workers: int | None = shared.WORKERS_OPTION,
+    fresh: bool = shared.FRESH_OPTION,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Append records to a dataset. They go into new shards; existing shards are linked, not copied.
 
@@ -142,16 +129,17 @@ def append(
     return run_edit_command(lambda: append_rows(path, source, target, requested), "appended", as_json=as_json)
 
 
+@shared.with_options
 def delete(
-    path: EditInput,
-    out: EditOutput = None,
-    where: WhereOption = None,
-    records: RecordsOption = None,
-    split: shared.SplitsOption = None,
-    replace: ReplaceOption = False,
-    workers: shared.WorkersOption = None,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    path: str = EDIT_INPUT,
+    out: str | None = EDIT_OUTPUT,
+    where: str | None = WHERE_OPTION,
+    records: str | None = RECORDS_OPTION,
+    split: str | None = shared.SPLITS_OPTION,
+    replace: bool = REPLACE_OPTION,
+    workers: int | None = shared.WORKERS_OPTION,
+    fresh: bool = shared.FRESH_OPTION,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Delete records from a dataset. Shards that contain none of them are linked, not copied.
 
@@ -176,32 +164,23 @@ def delete(
     return run_edit_command(lambda: delete_records(path, target, requested), "deleted", as_json=as_json)
 
 
+@shared.with_options
 def relabel(
-    path: EditInput,
-    out: EditOutput = None,
-    set_: Annotated[
-        str | None, text_option("--set", "KEY=CLASS", "Class to set for the records of --where or --records.")
-    ] = None,
-    where: WhereOption = None,
-    records: RecordsOption = None,
-    map_labels: Annotated[
-        str | None, text_option("--map-labels", "OLD=NEW", "Rename classes, or merge them into others.")
-    ] = None,
-    file: Annotated[
-        str | None, text_option("--from", "FILE.csv", "CSV of labels by --key, or by split and record.")
-    ] = None,
-    key: Annotated[str | None, text_option("--key", "KEY", "Column that identifies records in --from.")] = None,
-    column: Annotated[
-        str | None, text_option("--column", "KEY", "Column to relabel. Default: the only Label, or label.")
-    ] = None,
-    classes: Annotated[
-        str | None, text_option("--names", "A,B|N", "All class names in order, or the number of classes.")
-    ] = None,
-    split: shared.SplitsOption = None,
-    replace: ReplaceOption = False,
-    workers: shared.WorkersOption = None,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    path: str = EDIT_INPUT,
+    out: str | None = EDIT_OUTPUT,
+    set_: str | None = text_option("--set", "KEY=CLASS", "Class to set for the records of --where or --records."),
+    where: str | None = WHERE_OPTION,
+    records: str | None = RECORDS_OPTION,
+    map_labels: str | None = text_option("--map-labels", "OLD=NEW", "Rename classes, or merge them into others."),
+    file: str | None = text_option("--from", "FILE.csv", "CSV of labels by --key, or by split and record."),
+    key: str | None = text_option("--key", "KEY", "Column that identifies records in --from."),
+    column: str | None = text_option("--column", "KEY", "Column to relabel. Default: the only Label, or label."),
+    classes: str | None = text_option("--names", "A,B|N", "All class names in order, or the number of classes."),
+    split: str | None = shared.SPLITS_OPTION,
+    replace: bool = REPLACE_OPTION,
+    workers: int | None = shared.WORKERS_OPTION,
+    fresh: bool = shared.FRESH_OPTION,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Change labels of a dataset. Shards that contain none of them are linked, not copied.
 

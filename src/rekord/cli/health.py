@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
 from rekord.cli import console
 from rekord.cli import options as shared
@@ -22,7 +22,7 @@ from rekord.cli.console import (
     truncate,
 )
 from rekord.cli.flag_hints import translate_document, translate_hint
-from rekord.cli.options import InputArgument, JsonOption, argument, integer_option, text_option
+from rekord.cli.options import INPUT_ARGUMENT, JSON_OPTION, argument, integer_option, text_option
 from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
@@ -53,16 +53,14 @@ _HINT = "rekord check PATH --max-findings 1000"
 _DOCTOR_HINT = "check does not detect labels stored as floats, numbers stored as text or raw pixels"
 
 
+@shared.with_options
 def check(
-    paths: shared.PathsArgument,
-    max_findings: Annotated[
-        int | None,
-        integer_option("--max-findings", "Maximum number of findings to list; the others are counted.", do=_HINT),
-    ] = None,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema that records must match: JSON or .pbtxt.")
-    ] = None,
-    as_json: shared.JsonOption = False,
+    paths: list[str] = shared.PATHS_ARGUMENT,
+    max_findings: int | None = integer_option(
+        "--max-findings", "Maximum number of findings to list; the others are counted.", do=_HINT
+    ),
+    schema: str | None = text_option("--schema", "FILE", "Schema that records must match: JSON or .pbtxt."),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Check every record and report what is wrong, and where. The exit code is 1 if there are errors."""
     from rekord.cli import write_options
@@ -277,16 +275,14 @@ def _read_header(file: Readable, offset: int) -> bytes:
 _MAX_MESSAGE_CHARACTERS = 300
 
 
+@shared.with_options
 def doctor(
-    paths: shared.PathsArgument,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema that the records should match: JSON.")
-    ] = None,
-    spec: Annotated[
-        str | None,
-        text_option("--spec", "FILE.py:NAME", "tf.io spec that your code parses them with; the file is not run."),
-    ] = None,
-    as_json: shared.JsonOption = False,
+    paths: list[str] = shared.PATHS_ARGUMENT,
+    schema: str | None = text_option("--schema", "FILE", "Schema that the records should match: JSON."),
+    spec: str | None = text_option(
+        "--spec", "FILE.py:NAME", "tf.io spec that your code parses them with; the file is not run."
+    ),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Explain what is wrong with a dataset and how to fix it. Grouped by cause, worst first. Nothing is written."""
     from rekord.cli.console import CheckProgress
@@ -393,15 +389,14 @@ _CODE = re.compile(r"\b[A-Z]\d{3}\b")
 _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 
 
+@shared.with_options
 def explain(
-    words: Annotated[
-        list[str] | None,
-        argument(
-            "[CODE | MESSAGE]",
-            "Error code such as F102, an error message, or - to read a log from stdin. Default: list all codes.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    words: list[str] | None = argument(
+        "[CODE | MESSAGE]",
+        "Error code such as F102, an error message, or - to read a log from stdin. Default: list all codes.",
+        default=None,
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Explain an error code, or an error message of TensorFlow. What it means, how it happens, and what to do."""
     if not words:
@@ -521,10 +516,11 @@ MAX_LISTED_GAPS = 100
 """Gaps that get a line each; JSON has them all."""
 
 
+@shared.with_options
 def salvage(
-    source: InputArgument,
-    target: Annotated[str, argument("OUT", "File to create if IN is a file, otherwise a folder to create.")],
-    as_json: JsonOption = False,
+    source: str = INPUT_ARGUMENT,
+    target: str = argument("OUT", "File to create if IN is a file, otherwise a folder to create."),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Copy all intact records of damaged files. Lists the gaps; the exit code is 1 if there are any."""
     from rekord.health.salvage import SalvageReport, salvage_into

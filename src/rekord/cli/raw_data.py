@@ -5,15 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console
 from rekord.cli import write_options as options
 from rekord.cli.console import StyledText, escape_controls, shorten_paths
 from rekord.cli.flag_hints import translate_document, translate_error, translate_hint
-from rekord.cli.options import Panel, flag_option, integer_option, text_option
+from rekord.cli.options import Panel, flag_option, integer_option, option_group, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_byte_size
 
@@ -31,110 +29,63 @@ _MAX_CLASS_IDS = 12
 _MAX_SHOWN_UNUSED = 6
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group(Panel.SOURCE)
 class ImageFileOptions:
     """How files of images and arrays are read, for `write`, `infer` and `show`."""
 
-    images_as: Annotated[
-        str | None,
-        text_option(
-            "--images-as", "png|jpeg", "Convert images that are neither PNG nor JPEG: TIFF, HEIC, …", Panel.SOURCE
-        ),
-    ] = None
-    georeference: Annotated[
-        bool, flag_option("--georeference", "Keep the coordinates of GeoTIFF files.", Panel.SOURCE)
-    ] = False
-    pages: Annotated[
-        bool, flag_option("--pages", "One row per page of a TIFF, or per frame of a DICOM file.", Panel.SOURCE)
-    ] = False
-    rescale: Annotated[
-        bool, flag_option("--rescale", "Apply the slope and intercept of DICOM files.", Panel.SOURCE)
-    ] = False
-    metadata: Annotated[
-        str | None,
-        text_option("--metadata", "A,B", "Technical fields of DICOM files to keep, such as Modality.", Panel.SOURCE),
-    ] = None
-    affine: Annotated[
-        bool, flag_option("--affine", "Keep the matrix from voxels to millimetres of NIfTI files.", Panel.SOURCE)
-    ] = False
+    images_as: str | None = text_option(
+        "--images-as", "png|jpeg", "Convert images that are neither PNG nor JPEG: TIFF, HEIC, …"
+    )
+    georeference: bool = flag_option("--georeference", "Keep the coordinates of GeoTIFF files.")
+    pages: bool = flag_option("--pages", "One row per page of a TIFF, or per frame of a DICOM file.")
+    rescale: bool = flag_option("--rescale", "Apply the slope and intercept of DICOM files.")
+    metadata: str | None = text_option(
+        "--metadata", "A,B", "Technical fields of DICOM files to keep, such as Modality."
+    )
+    affine: bool = flag_option("--affine", "Keep the matrix from voxels to millimetres of NIfTI files.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group(Panel.SOURCE)
 class TextFileOptions(ImageFileOptions):
     """How text files are read, too, for `write`, `infer` and `show`."""
 
-    encoding: Annotated[
-        str | None,
-        text_option("--encoding", "NAME", "Encoding of text files: latin-1, cp1252, utf-16, …", Panel.SOURCE),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        text_option(
-            "--delimiter", "CHAR", "Character between the fields of a CSV file; tab for a tab.", Panel.SOURCE
-        ),
-    ] = None
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line of a CSV file or a sheet has the column names; detected for CSV.",
-            rich_help_panel=Panel.SOURCE,
-        ),
-    ] = None
-    na: Annotated[
-        str | None,
-        text_option("--na", "A,B", "Fields of a CSV file that are missing values, besides empty ones.", Panel.SOURCE),
-    ] = None
-    decimal: Annotated[
-        str | None, text_option("--decimal", "CHAR", "Decimal mark of a CSV file: a point or a comma.", Panel.SOURCE)
-    ] = None
-    numbers: Annotated[
-        str | None,
-        text_option(
-            "--numbers",
-            "A,B",
-            "Columns of a CSV file to read as numbers without currency signs, percent signs and separators.",
-            Panel.SOURCE,
-        ),
-    ] = None
-    strip: Annotated[bool, flag_option("--strip", "Remove spaces around the texts of a CSV file.", Panel.SOURCE)] = (
-        False
+    encoding: str | None = text_option("--encoding", "NAME", "Encoding of text files: latin-1, cp1252, utf-16, …")
+    delimiter: str | None = text_option(
+        "--delimiter", "CHAR", "Character between the fields of a CSV file; tab for a tab."
     )
-    sheet: Annotated[str | None, text_option("--sheet", "NAME", "Sheet of a spreadsheet.", Panel.SOURCE)] = None
-    table: Annotated[str | None, text_option("--table", "NAME", "Table of a database file.", Panel.SOURCE)] = None
-    query: Annotated[
-        str | None, text_option("--query", "SQL", "SELECT statement for a SQLite or DuckDB file.", Panel.SOURCE)
-    ] = None
-    group: Annotated[
-        str | None, text_option("--group", "PATH", "Group of an HDF5 file whose datasets are columns.", Panel.SOURCE)
-    ] = None
-    text: Annotated[
-        bool | None,
-        typer.Option(
-            "--text/--no-text",
-            help="Whether a list of images has texts instead of classes; detected by default.",
-            rich_help_panel=Panel.SOURCE,
-        ),
-    ] = None
-    box_format: Annotated[
-        str | None,
-        text_option(
-            "--box-format",
-            "xyxy|xywh|center_xywh",
-            "Meaning of the four numbers of a box in a CSV file; detected by default.",
-            Panel.SOURCE,
-        ),
-    ] = None
+    header: bool | None = flag_option(
+        "--header/--no-header",
+        "Whether the first line of a CSV file or a sheet has the column names; detected for CSV.",
+        default=None,
+    )
+    na: str | None = text_option("--na", "A,B", "Fields of a CSV file that are missing values, besides empty ones.")
+    decimal: str | None = text_option("--decimal", "CHAR", "Decimal mark of a CSV file: a point or a comma.")
+    numbers: str | None = text_option(
+        "--numbers",
+        "A,B",
+        "Columns of a CSV file to read as numbers without currency signs, percent signs and separators.",
+    )
+    strip: bool = flag_option("--strip", "Remove spaces around the texts of a CSV file.")
+    sheet: str | None = text_option("--sheet", "NAME", "Sheet of a spreadsheet.")
+    table: str | None = text_option("--table", "NAME", "Table of a database file.")
+    query: str | None = text_option("--query", "SQL", "SELECT statement for a SQLite or DuckDB file.")
+    group: str | None = text_option("--group", "PATH", "Group of an HDF5 file whose datasets are columns.")
+    text: bool | None = flag_option(
+        "--text/--no-text",
+        "Whether a list of images has texts instead of classes; detected by default.",
+        default=None,
+    )
+    box_format: str | None = text_option(
+        "--box-format",
+        "xyxy|xywh|center_xywh",
+        "Meaning of the four numbers of a box in a CSV file; detected by default.",
+    )
 
-    annotation_format: Annotated[
-        str | None,
-        text_option(
-            "--annotation-format",
-            "NAME",
-            "Format of a folder of annotations that Datumaro reads: cvat, mot_seq, … (needs rekord[annotations]).",
-            Panel.SOURCE,
-        ),
-    ] = None
+    annotation_format: str | None = text_option(
+        "--annotation-format",
+        "NAME",
+        "Format of a folder of annotations that Datumaro reads: cvat, mot_seq, … (needs rekord[annotations]).",
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """The options as `SourceOverrides` takes them."""
@@ -157,31 +108,18 @@ class TextFileOptions(ImageFileOptions):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group(Panel.SOURCE)
 class VideoOptions:
     """Which frames of videos are stored, and how, for `write`, `infer` and `show`."""
 
-    every: Annotated[
-        int | None, integer_option("--every", "Store every N-th frame of videos instead of the files.", Panel.SOURCE)
-    ] = None
-    fps: Annotated[
-        str | None, text_option("--fps", "RATE", "Store the frames of videos at this rate per second.", Panel.SOURCE)
-    ] = None
-    clips: Annotated[
-        int | None,
-        integer_option("--clip-frames", "Store clips of N frames, one per record.", Panel.SOURCE),
-    ] = None
-    remainder: Annotated[
-        str | None,
-        text_option("--remainder", "keep|drop", "Whether to store a last clip that is shorter.", Panel.SOURCE),
-    ] = None
-    frames: Annotated[
-        str | None,
-        text_option("--frames", "jpeg|png|tensor", "How frames of videos are stored; jpeg by default.", Panel.SOURCE),
-    ] = None
-    frame_size: Annotated[
-        str | None, text_option("--frame-size", "HxW", "Resize frames of videos to this size.", Panel.SOURCE)
-    ] = None
+    every: int | None = integer_option("--every", "Store every N-th frame of videos instead of the files.")
+    fps: str | None = text_option("--fps", "RATE", "Store the frames of videos at this rate per second.")
+    clips: int | None = integer_option("--clip-frames", "Store clips of N frames, one per record.")
+    remainder: str | None = text_option("--remainder", "keep|drop", "Whether to store a last clip that is shorter.")
+    frames: str | None = text_option(
+        "--frames", "jpeg|png|tensor", "How frames of videos are stored; jpeg by default."
+    )
+    frame_size: str | None = text_option("--frame-size", "HxW", "Resize frames of videos to this size.")
 
     def to_dict(self) -> dict[str, Any]:
         """The options as `SourceOverrides` takes them."""
@@ -198,32 +136,18 @@ class VideoOptions:
         return {**vars(self), "frame_size": size, "fps": rate}
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group(Panel.SOURCE)
 class RawOptions:
     """How `infer` and `show` read raw data; nothing is given for record files."""
 
-    layout: Annotated[
-        str | None, text_option("--layout", "NAME", "Layout of the records, for raw data; as in write.", Panel.SOURCE)
-    ] = None
-    images: Annotated[
-        str | None,
-        text_option(
-            "--images", "DIR", "Folder of images, for --masks or a list of files; as in write.", Panel.SOURCE
-        ),
-    ] = None
-    masks: Annotated[
-        str | None,
-        text_option("--masks", "DIR", "Folder of masks that belong to --images, without PATH.", Panel.SOURCE),
-    ] = None
-    classes: Annotated[
-        str | None, text_option("--classes", "N|FILE", "Classes of raw data; as in write.", Panel.SOURCE)
-    ] = None
-    ignore: Annotated[
-        str | None, text_option("--ignore", "N", "Mask id of pixels without a class; as in write.", Panel.SOURCE)
-    ] = None
-    label_map: Annotated[
-        str | None, text_option("--label-map", "FILE", "Class ids by name, for detection; as in write.", Panel.SOURCE)
-    ] = None
+    layout: str | None = text_option("--layout", "NAME", "Layout of the records, for raw data; as in write.")
+    images: str | None = text_option(
+        "--images", "DIR", "Folder of images, for --masks or a list of files; as in write."
+    )
+    masks: str | None = text_option("--masks", "DIR", "Folder of masks that belong to --images, without PATH.")
+    classes: str | None = text_option("--classes", "N|FILE", "Classes of raw data; as in write.")
+    ignore: str | None = text_option("--ignore", "N", "Mask id of pixels without a class; as in write.")
+    label_map: str | None = text_option("--label-map", "FILE", "Class ids by name, for detection; as in write.")
 
 
 def prepare_raw_data(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
@@ -26,136 +26,101 @@ if TYPE_CHECKING:
 _DATA_ERROR_CODES = ("X510", "X514")
 
 
-@shared.expand_groups
+@shared.with_options
 def write(
-    source: Annotated[
-        str | None,
-        argument("SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks."),
-    ] = None,
-    out: Annotated[str | None, argument("OUT", "Folder to create.")] = None,
+    source: str | None = argument(
+        "SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks.", default=None
+    ),
+    out: str | None = argument("OUT", "Folder to create.", default=None),
     *,
-    layout: Annotated[
-        str | None,
-        text_option(
-            "--layout",
-            "NAME",
-            "Keys of the records: auto (default), deeplab, detection, classification, images, table or text.",
-            Panel.COLUMNS,
-        ),
-    ] = None,
-    images: Annotated[
-        str | None, text_option("--images", "DIR", "Folder of images, for --masks or a list of files.", Panel.SOURCE)
-    ] = None,
-    masks: Annotated[
-        str | None, text_option("--masks", "DIR", "Folder of masks that belong to --images.", Panel.SOURCE)
-    ] = None,
-    classes: Annotated[
-        str | None,
-        text_option(
-            "--classes", "N|FILE", "Number of classes, or a file with one class name per line.", Panel.SOURCE
-        ),
-    ] = None,
-    ignore: Annotated[
-        str | None,
-        text_option("--ignore", "N", "Mask id of pixels without a class, or none if all have one.", Panel.SOURCE),
-    ] = None,
-    colours: Annotated[
-        str | None,
-        text_option(
-            "--colours",
-            "FILE|LEVELS",
-            'Class ids by mask colour: levels 0=0,255=1, JSON {"128,64,0": 3}, or a table of colours.',
-            Panel.SOURCE,
-        ),
-    ] = None,
-    optional_masks: Annotated[
-        bool, flag_option("--optional-masks", "Allow images without masks.", Panel.SOURCE)
-    ] = False,
-    label_map: Annotated[
-        str | None,
-        text_option("--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE),
-    ] = None,
+    layout: str | None = text_option(
+        "--layout",
+        "NAME",
+        "Keys of the records: auto (default), deeplab, detection, classification, images, table or text.",
+        Panel.COLUMNS,
+    ),
+    images: str | None = text_option(
+        "--images", "DIR", "Folder of images, for --masks or a list of files.", Panel.SOURCE
+    ),
+    masks: str | None = text_option("--masks", "DIR", "Folder of masks that belong to --images.", Panel.SOURCE),
+    classes: str | None = text_option(
+        "--classes", "N|FILE", "Number of classes, or a file with one class name per line.", Panel.SOURCE
+    ),
+    ignore: str | None = text_option(
+        "--ignore", "N", "Mask id of pixels without a class, or none if all have one.", Panel.SOURCE
+    ),
+    colours: str | None = text_option(
+        "--colours",
+        "FILE|LEVELS",
+        'Class ids by mask colour: levels 0=0,255=1, JSON {"128,64,0": 3}, or a table of colours.',
+        Panel.SOURCE,
+    ),
+    optional_masks: bool = flag_option("--optional-masks", "Allow images without masks.", Panel.SOURCE),
+    label_map: str | None = text_option(
+        "--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE
+    ),
     text_files: raw_data.TextFileOptions,
     videos: raw_data.VideoOptions,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        text_option(
-            "--column", "NAME=TYPE", "Type of a column, such as zip=text; others are inferred.", Panel.COLUMNS
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        text_option("--label", "COLUMN", "Column whose values are classes, learned from the data.", Panel.COLUMNS),
-    ] = None,
-    background: Annotated[
-        bool, flag_option("--background", "Reserve class id 0 for the background.", Panel.COLUMNS)
-    ] = False,
-    drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS)] = None,
-    keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS)] = None,
-    map_: shared.MapOption = None,
+    schema: str | None = text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS),
+    columns: list[str] | None = text_option(
+        "--column", "NAME=TYPE", "Type of a column, such as zip=text; others are inferred.", Panel.COLUMNS
+    ),
+    label: str | None = text_option(
+        "--label", "COLUMN", "Column whose values are classes, learned from the data.", Panel.COLUMNS
+    ),
+    background: bool = flag_option("--background", "Reserve class id 0 for the background.", Panel.COLUMNS),
+    drop: str | None = text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS),
+    keep: str | None = text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS),
+    map_: str | None = shared.MAP_OPTION,
     windows: WindowOptions,
     image_transforms: options.ImageTransformOptions,
     column_transforms: options.ColumnTransformOptions,
-    split: Annotated[
-        str | None,
-        text_option(
-            "--split",
-            "A=0.9,B=0.1",
-            "Splits by ratio, the name of the only split, or source: those of the source.",
-            Panel.SPLITS,
-        ),
-    ] = None,
-    split_by: Annotated[
-        str | None,
-        text_option("--split-by", "KEY", "Keep rows with the same value in the same split.", Panel.SPLITS),
-    ] = None,
-    stratify: shared.StratifyOption = None,
-    key: Annotated[
-        str | None, text_option("--key", "KEY", "Column that identifies a row, for splitting.", Panel.SPLITS)
-    ] = None,
-    index: Annotated[
-        str | None,
-        text_option("--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT),
-    ] = None,
-    shard_size: shared.ShardSizeOption = "128MB",
-    shards: shared.ShardsOption = None,
-    compression: Annotated[
-        str | None,
-        text_option("--compression", "NAME", "Compression of the shards: none, gzip or zlib.", Panel.OUTPUT),
-    ] = None,
-    shuffle: Annotated[
-        bool, flag_option("--shuffle", "Shuffle rows across the whole dataset.", Panel.SPLITS)
-    ] = False,
-    seed: Annotated[int, integer_option("--seed", "Seed for shuffling and splitting.", Panel.SPLITS)] = 0,
-    verify: shared.VerifyOption = "full",
-    on_bad_row: Annotated[
-        str,
-        text_option(
-            "--on-bad-row", "stop|reject", "Stop at the first bad row, or list it and continue.", Panel.CHECKS
-        ),
-    ] = "stop",
-    max_rejects: Annotated[
-        float,
-        parsed_option(
-            "--max-rejects",
-            "X",
-            "Stop when more bad rows than this were rejected: a fraction below 1, or a number of rows.",
-            options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
-            Panel.CHECKS,
-        ),
-    ] = 0.01,
-    limit: shared.LimitRowsOption = None,
-    workers: shared.WorkersOption = None,
-    engine: Annotated[
-        str, text_option("--engine", "local|ray", "Where to run; ray is not available yet.", Panel.RUN)
-    ] = "local",
-    format_: shared.FormatOption = None,
-    dry_run: shared.DryRunOption = False,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    split: str | None = text_option(
+        "--split",
+        "A=0.9,B=0.1",
+        "Splits by ratio, the name of the only split, or source: those of the source.",
+        Panel.SPLITS,
+    ),
+    split_by: str | None = text_option(
+        "--split-by", "KEY", "Keep rows with the same value in the same split.", Panel.SPLITS
+    ),
+    stratify: str | None = shared.STRATIFY_OPTION,
+    key: str | None = text_option("--key", "KEY", "Column that identifies a row, for splitting.", Panel.SPLITS),
+    index: str | None = text_option(
+        "--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT
+    ),
+    shard_size: str = shared.SHARD_SIZE_OPTION,
+    shards: int | None = shared.SHARDS_OPTION,
+    compression: str | None = text_option(
+        "--compression", "NAME", "Compression of the shards: none, gzip or zlib.", Panel.OUTPUT
+    ),
+    shuffle: bool = flag_option("--shuffle", "Shuffle rows across the whole dataset.", Panel.SPLITS),
+    seed: int = integer_option("--seed", "Seed for shuffling and splitting.", Panel.SPLITS, default=0),
+    verify: str = shared.VERIFY_OPTION,
+    on_bad_row: str = text_option(
+        "--on-bad-row",
+        "stop|reject",
+        "Stop at the first bad row, or list it and continue.",
+        Panel.CHECKS,
+        default="stop",
+    ),
+    max_rejects: float = parsed_option(
+        "--max-rejects",
+        "X",
+        "Stop when more bad rows than this were rejected: a fraction below 1, or a number of rows.",
+        options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
+        Panel.CHECKS,
+        default=0.01,
+    ),
+    limit: int | None = shared.LIMIT_ROWS_OPTION,
+    workers: int | None = shared.WORKERS_OPTION,
+    engine: str = text_option(
+        "--engine", "local|ray", "Where to run; ray is not available yet.", Panel.RUN, default="local"
+    ),
+    format_: str | None = shared.FORMAT_OPTION,
+    dry_run: bool = shared.DRY_RUN_OPTION,
+    fresh: bool = shared.FRESH_OPTION,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Write a dataset from raw data. Run the same command again to resume."""
     from rekord.verbs.options import WriteOptions
