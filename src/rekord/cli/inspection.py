@@ -42,9 +42,7 @@ def show(
         "How to draw images; auto: as the terminal can, and not at all in a pipe or with NO_COLOR.",
     ),
     kind: shared.PayloadForm | None = shared.KIND_OPTION,
-    raw: raw_data.RawOptions,
-    text_files: raw_data.TextFileOptions,
-    videos: raw_data.VideoOptions,
+    raw: raw_data.PreviewOptions,
     as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Show records with their features, values and images; or the rows of raw data, as write would store them."""
@@ -55,7 +53,7 @@ def show(
     preview = preview or Preview.AUTO  # not the default: the oldest typer takes texts only
     _check_show_options(record, where, preview, as_json=as_json)
     if kind is None or path is None:
-        conversion = raw_data.prepare_raw_data("show", path, raw, text_files, videos)
+        conversion = raw_data.prepare_raw_data("show", path, raw)
         if conversion is not None:
             if where is not None:
                 raise inapplicable("where", "to raw data", expected="record files", found="raw data")
@@ -294,15 +292,13 @@ def infer(
     output: str | None = output_option("FILE", "Save the schema as JSON, for --schema and Schema.load."),
     limit: int | None = integer_option("--limit", "Read only the first N records.", do=_HINT),
     kind: shared.PayloadForm | None = shared.KIND_OPTION,
-    raw: raw_data.RawOptions,
-    text_files: raw_data.TextFileOptions,
-    videos: raw_data.VideoOptions,
+    raw: raw_data.PreviewOptions,
     as_json: bool = flag_option("--json", "Print the schema as JSON."),
 ) -> int:
     """Infer a schema from records or raw data, and print the evidence for it."""
     conversion = None
     if kind is None or path is None:
-        conversion = raw_data.prepare_raw_data("infer", path, raw, text_files, videos, limit)
+        conversion = raw_data.prepare_raw_data("infer", path, raw, limit)
     if conversion is not None:
         from rekord.verbs.infer import infer_conversion
 

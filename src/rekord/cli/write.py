@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console as output
@@ -13,7 +13,15 @@ from rekord.cli import raw_data
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
-from rekord.cli.options import Panel, argument, flag_option, integer_option, parsed_option, text_option
+from rekord.cli.options import (
+    Panel,
+    argument,
+    flag_option,
+    integer_option,
+    option_group,
+    parsed_option,
+    text_option,
+)
 from rekord.cli.window_options import WindowOptions, parse_window
 from rekord.cli.write_options import parse_columns
 from rekord.errors import error
@@ -24,6 +32,18 @@ if TYPE_CHECKING:
     from rekord.sources.detect import SourceOverrides
 
 _DATA_ERROR_CODES = ("X510", "X514")
+
+
+@option_group(Panel.SOURCE)
+class MaskedSourceOptions(raw_data.SourceOptions):
+    """How `write` reads raw data."""
+
+    optional_masks: bool = flag_option("--optional-masks", "Allow images without masks.")
+    colours: str | None = text_option(
+        "--colours",
+        "FILE|LEVELS",
+        'Class ids by mask colour: levels 0=0,255=1, JSON {"128,64,0": 3}, or a table of colours.',
+    )
 
 
 @shared.with_options
@@ -39,28 +59,7 @@ def write(
         "Keys of the records: auto (default), deeplab, detection, classification, images, table or text.",
         Panel.COLUMNS,
     ),
-    images: str | None = text_option(
-        "--images", "DIR", "Folder of images, for --masks or a list of files.", Panel.SOURCE
-    ),
-    masks: str | None = text_option("--masks", "DIR", "Folder of masks that belong to --images.", Panel.SOURCE),
-    classes: str | None = text_option(
-        "--classes", "N|FILE", "Number of classes, or a file with one class name per line.", Panel.SOURCE
-    ),
-    ignore: str | None = text_option(
-        "--ignore", "N", "Mask id of pixels without a class, or none if all have one.", Panel.SOURCE
-    ),
-    colours: str | None = text_option(
-        "--colours",
-        "FILE|LEVELS",
-        'Class ids by mask colour: levels 0=0,255=1, JSON {"128,64,0": 3}, or a table of colours.',
-        Panel.SOURCE,
-    ),
-    optional_masks: bool = flag_option("--optional-masks", "Allow images without masks.", Panel.SOURCE),
-    label_map: str | None = text_option(
-        "--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE
-    ),
-    text_files: raw_data.TextFileOptions,
-    videos: raw_data.VideoOptions,
+    raw: MaskedSourceOptions,
     schema: str | None = text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS),
     columns: list[str] | None = text_option(
         "--column", "NAME=TYPE", "Type of a column, such as zip=text; others are inferred.", Panel.COLUMNS
@@ -124,7 +123,7 @@ def write(
 ) -> int:
     """Write a dataset from raw data. Run the same command again to resume."""
     from rekord.verbs.options import WriteOptions
-    from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
+    from rekord.verbs.write import prepare_conversion, run_conversion
 
     began = time.perf_counter()
     transforms = parse_window(windows)
@@ -159,25 +158,8 @@ def write(
         fresh=fresh,
         format=format_,  # type: ignore[arg-type]
     )
-    known_classes = options.parse_classes(classes)
-    ignored = options.parse_ignore(ignore)
-    place, rows, class_names, detected, overrides = _resolve_source(
-        source,
-        out,
-        layout=layout,
-        images=images,
-        masks=masks,
-        classes=known_classes,
-        ignore=ignored,
-        label_map=label_map,
-        optional_masks=optional_masks,
-        read_as={**text_files.to_dict(), **videos.to_dict()},
-    )
-    mask_options = MaskOptions(
-        classes=known_classes if isinstance(known_classes, int) else None,
-        ignore="as the source" if ignore is None else ignored,
-        colours=options.read_colours(colours, ignored),
-    )
+    place, rows, class_names, detected, overrides = _resolve_source(source, out, layout, raw)
+    mask_options = raw.to_mask_options(raw.colours)
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
         conversion = prepare_conversion(
             rows,
@@ -190,7 +172,7 @@ def write(
             detected=detected,
             overrides=overrides,
         )
-        _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
+        _reject_mask_options(conversion, {"--ignore": raw.ignore, "--colours": raw.colours})
         output.print_status(raw_data.format_source_heading(conversion))
         raw_data.print_guesses(conversion.guesses)
         for note in conversion.notes:
@@ -208,23 +190,13 @@ def write(
 
 
 def _resolve_source(
-    source: str | None,
-    out: str | None,
-    *,
-    layout: str | None,
-    images: str | None,
-    masks: str | None,
-    classes: int | tuple[str, ...] | None,
-    ignore: int | None,
-    label_map: str | None,
-    optional_masks: bool,
-    read_as: Mapping[str, Any],
+    source: str | None, out: str | None, layout: str | None, raw: MaskedSourceOptions
 ) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None, SourceOverrides | None]:
     """The folder to write, the source, the classes of a label map that it does not take, its kind, its options."""
-    from rekord.sources.base import DetectedSource
-    from rekord.sources.detect import SourceOverrides, build_source, identify_source, takes_label_map
+    from rekord.sources.detect import build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
 
+    images, masks = raw.images, raw.masks
     if source is None:
         if images is None or masks is None:
             raise error("U601", "`rekord write` needs SOURCE and OUT", do="rekord write --help")
@@ -232,33 +204,22 @@ def _resolve_source(
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {given} OUT")
     if layout is not None and layout not in LAYOUTS:
         return out or source, (), None, None, None
+    overrides = raw.to_overrides()
     if masks is not None:
-        if images is None or out is not None:
-            what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
-            folders = ["--images", images or "DIR", "--masks", masks, out or source]
-            raise error("U601", what, do=f"rekord write {escape_controls(shlex.join(folders))}")
-        out, found = source, DetectedSource("segmentation", images, masks)
-        images = None
+        found = raw.find_masks("write", "SOURCE", excluded=out is not None, out=out or source)
+        out = source
     elif out is None:
         if images is not None:
             do = f"rekord write --images {shlex.quote(images)} --masks DIR {shlex.quote(source)}"
             raise error("U601", "`--images` needs `--masks`", do=escape_controls(do))
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {escape_controls(shlex.quote(source))} OUT")
     else:
-        found = identify_source(source, layout=layout, annotation_format=read_as.get("annotation_format"))
+        found = identify_source(source, layout=layout, annotation_format=raw.annotation_format)
     class_names = None
-    if label_map is not None and not takes_label_map(found):
+    if raw.label_map is not None and not takes_label_map(found):
         from rekord.schema.interop.label_map import read_class_names
 
-        class_names, label_map = read_class_names(label_map), None
-    overrides = SourceOverrides(
-        classes=classes,
-        ignore=ignore,
-        label_map=label_map,
-        images=images,
-        optional_masks=True if optional_masks else None,
-        **read_as,
-    )
+        class_names, overrides = read_class_names(raw.label_map), replace(overrides, label_map=None)
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.
     return out, found.path if found.kind == "records" else made, class_names, found, overrides
