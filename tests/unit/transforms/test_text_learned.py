@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from sample_conversions import build_conversion, execute_conversion, find_leftovers, use_small_parts
 
 import rekord as rk
@@ -13,7 +14,6 @@ from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.sources.rows import RowsSource
-from rekord.testing import Crash, FaultyStorage
 from rekord.transforms.text import Tfidf, Tokenize, TokenizerFile
 from rekord.verbs import learning
 

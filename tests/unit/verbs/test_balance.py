@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from sample_conversions import disable_fsync, edit_manifest, find_leftovers, read_tree
 
 import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.cli.rewrite import parse_strategy
 from rekord.dataset.manifest import read_manifest
-from rekord.testing import Crash, FaultyStorage
 from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 

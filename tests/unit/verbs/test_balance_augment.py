@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from PIL import Image as Pillow
 from sample_conversions import disable_fsync, find_leftovers, read_tree
 
@@ -17,7 +18,6 @@ import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
 from rekord.dataset.shard_index import open_shard_index
-from rekord.testing import Crash, FaultyStorage
 from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 
