@@ -162,7 +162,7 @@ def run_doctor(tour: DemoTour) -> None:
     tour.step("Diagnose why training on it would fail (without the evidence)")
     tour.show(f"$ rekord doctor {BROKEN}")
     place, report = find_dataset_files(BROKEN), Report()
-    found = diagnose_files(place, asked=BROKEN, report=report)
+    found = diagnose_files(place, path=BROKEN, report=report)
     lines = format_diagnoses(found, shorten_paths(BROKEN, place.paths), report.payload_bytes)
     console.print_lines([line for line in lines if _is_essential(line)])
 

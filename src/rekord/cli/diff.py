@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, shorten_paths, truncate
+from rekord.cli.exit_handling import exit_code
 from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
@@ -48,9 +49,7 @@ def diff(
     else:
         names = shorten_paths(a, one.files) | shorten_paths(b, other.files)
         console.print_lines(format_diff(found, names, report, time.perf_counter() - began))
-    if found.unreadable:
-        return 3
-    return 0 if found.same else 1
+    return exit_code(found.unreadable, ok=found.same)
 
 
 def format_diff(found: Diff, names: dict[str, str], report: Report, seconds: float) -> list[list[StyledText]]:

@@ -13,7 +13,7 @@ from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_resumable, split_rows
 from rekord.cli.flag_hints import format_running_command
-from rekord.cli.options import Panel, argument, flag_option, integer_option, text_option
+from rekord.cli.options import Panel, argument, flag_option, integer_option, option_group, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_count, format_duration
 
@@ -26,9 +26,17 @@ _DATA_ERROR_CODES = ("X510", "X571", "X572")
 
 EDIT_INPUT = argument("IN", "Dataset to edit, written by rekord.")
 EDIT_OUTPUT = argument("OUT", "Folder to create. Left out with --replace.", default=None)
-REPLACE_OPTION = flag_option("--replace", "Replace IN by the new dataset.", Panel.OUTPUT)
 WHERE_OPTION = text_option("--where", "SQL", "Select records by a condition on columns.", Panel.SOURCE)
 RECORDS_OPTION = text_option("--records", "FILE", "Select records by a file of lines such as train,3.", Panel.SOURCE)
+
+
+@option_group(Panel.OUTPUT)
+class EditRunOptions:
+    """How an edit runs, and where its result goes."""
+
+    replace: bool = flag_option("--replace", "Replace IN by the new dataset.")
+    workers: int | None = shared.WORKERS_OPTION
+    fresh: bool = shared.FRESH_OPTION
 
 
 def resolve_target(verb: str, path: str, out: str | None, options: EditOptions) -> EditTarget:
@@ -76,8 +84,7 @@ def _print_result(ended: EditResult, done: str, seconds: float) -> None:
         )
     changes = [f"{ended.counts.get(name, 0):,} {done}" for name in parts]
     rows = [[*row, change] for row, change in zip(split_rows(ended.manifest), changes, strict=True)]
-    for line in output.align_columns(rows, "<>>>>"):
-        output.print_line(f"  {line}")
+    output.print_table(rows, "<>>>>")
     if ended.linked_shards or ended.written_shards:
         output.print_line(
             f"{format_count(ended.linked_shards, 'shard')} linked, "
@@ -102,9 +109,7 @@ def append(
     shards: int | None = integer_option("--shards", "New shards per split; overrides --shard-size.", do="--shards 2"),
     verify: str = shared.VERIFY_OPTION,
     limit: int | None = shared.LIMIT_ROWS_OPTION,
-    replace: bool = REPLACE_OPTION,
-    workers: int | None = shared.WORKERS_OPTION,
-    fresh: bool = shared.FRESH_OPTION,
+    run: EditRunOptions,
     as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Append records to a dataset. They go into new shards; existing shards are linked, not copied.
@@ -121,9 +126,7 @@ def append(
         shards=shards,
         verify=verify,  # type: ignore[arg-type]
         limit=limit,
-        replace=replace,
-        workers=workers,
-        fresh=fresh,
+        **vars(run),
     )
     target = resolve_target("append", path, out, requested)
     return run_edit_command(lambda: append_rows(path, source, target, requested), "appended", as_json=as_json)
@@ -133,12 +136,11 @@ def append(
 def delete(
     path: str = EDIT_INPUT,
     out: str | None = EDIT_OUTPUT,
+    *,
     where: str | None = WHERE_OPTION,
     records: str | None = RECORDS_OPTION,
     split: str | None = shared.SPLITS_OPTION,
-    replace: bool = REPLACE_OPTION,
-    workers: int | None = shared.WORKERS_OPTION,
-    fresh: bool = shared.FRESH_OPTION,
+    run: EditRunOptions,
     as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Delete records from a dataset. Shards that contain none of them are linked, not copied.
@@ -153,9 +155,7 @@ def delete(
         where=where,
         records=records,
         split=options.parse_optional_names(split),
-        replace=replace,
-        workers=workers,
-        fresh=fresh,
+        **vars(run),
     )
     target = resolve_target("delete", path, out, requested)
     if (where is None) == (records is None):
@@ -168,6 +168,7 @@ def delete(
 def relabel(
     path: str = EDIT_INPUT,
     out: str | None = EDIT_OUTPUT,
+    *,
     set_: str | None = text_option("--set", "KEY=CLASS", "Class to set for the records of --where or --records."),
     where: str | None = WHERE_OPTION,
     records: str | None = RECORDS_OPTION,
@@ -177,9 +178,7 @@ def relabel(
     column: str | None = text_option("--column", "KEY", "Column to relabel. Default: the only Label, or label."),
     classes: str | None = text_option("--names", "A,B|N", "All class names in order, or the number of classes."),
     split: str | None = shared.SPLITS_OPTION,
-    replace: bool = REPLACE_OPTION,
-    workers: int | None = shared.WORKERS_OPTION,
-    fresh: bool = shared.FRESH_OPTION,
+    run: EditRunOptions,
     as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Change labels of a dataset. Shards that contain none of them are linked, not copied.
@@ -214,9 +213,7 @@ def relabel(
         key=key,
         names=_parse_class_names(classes),
         split=options.parse_optional_names(split),
-        replace=replace,
-        workers=workers,
-        fresh=fresh,
+        **vars(run),
     )
     target = resolve_target("relabel", path, out, requested)
     if change is None and file is None and classes is None:

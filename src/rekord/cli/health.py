@@ -21,6 +21,7 @@ from rekord.cli.console import (
     shorten_paths,
     truncate,
 )
+from rekord.cli.exit_handling import exit_code
 from rekord.cli.flag_hints import translate_document, translate_hint
 from rekord.cli.options import INPUT_ARGUMENT, JSON_OPTION, argument, integer_option, text_option
 from rekord.codes import CODES, page
@@ -74,9 +75,7 @@ def check(
         console.print_json(translate_document(report.to_dict()))
     else:
         report = check_with_progress(path, declared, max_findings=max_findings)
-    if report.unreadable:
-        return 3
-    return 0 if report.ok else 1
+    return exit_code(report.unreadable, ok=report.ok)
 
 
 def check_with_progress(
@@ -293,18 +292,16 @@ def doctor(
     loaded, wanted = resolve_schema(schema), resolve_spec(spec)
     place = find_dataset_files(paths[0] if len(paths) == 1 else paths)
     files = place.paths
-    asked = paths[0] if len(paths) == 1 else find_common_folder(files)
+    shown = paths[0] if len(paths) == 1 else find_common_folder(files)
     report = Report()
     with CheckProgress(report, files=len(files)):
-        found = diagnose_files(place, asked=asked, schema=loaded, spec=wanted, report=report)
+        found = diagnose_files(place, path=shown, schema=loaded, spec=wanted, report=report)
     if as_json:
         console.print_json(translate_document(found.to_dict()))
     else:
-        names = shorten_paths(asked, files)
+        names = shorten_paths(shown, files)
         console.print_lines(format_diagnoses(found, names, report.payload_bytes))
-    if found.unreadable:
-        return 3
-    return 0 if found.ok else 1
+    return exit_code(found.unreadable, ok=found.ok)
 
 
 def format_diagnoses(found: Diagnoses, names: dict[str, str], payload_bytes: int) -> list[list[StyledText]]:
@@ -362,7 +359,7 @@ def _format_features(features: tuple[ParsePrediction, ...]) -> list[list[StyledT
             continue
         records = format_count(feature.records_affected, "record")
         lines.append(["  ", (name, "bold"), ("  fails", "bold red"), f" in {records}"])
-        lines += format_detail_lines(("asked", feature.asked), ("works", feature.works or "none"), indent=6)
+        lines += format_detail_lines(("spec", feature.spec), ("works", feature.works or "none"), indent=6)
     return lines
 
 

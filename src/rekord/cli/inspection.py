@@ -103,7 +103,7 @@ def _check_show_options(record: int | None, where: str | None, preview: Preview,
 
 
 def make_image_printer(preview: Preview, schema: Schema | None) -> ImagePrinter:
-    """Draws images as asked, or as the terminal can, and the masks of a schema in the colours of their classes."""
+    """Draws images as requested or as the terminal can, and masks of the schema in the colours of their classes."""
     from rekord.cli.terminal_images import ImagePrinter, stdout_preview
     from rekord.schema import Mask, of_type
 

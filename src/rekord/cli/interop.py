@@ -78,8 +78,7 @@ def adopt(
         f"{place}: {format_count(records, 'record')}, {format_byte_size(total_bytes)}, "
         f"in {format_duration(seconds)}{resumed}"
     )
-    for line in console.align_columns(split_rows(manifest), "<>><"):
-        console.print_line(f"  {line}")
+    console.print_table(split_rows(manifest), "<>><")
     origin = result.schema_origin
     columns = format_count(len(result.schema), "column")
     console.print_line(f"schema: {columns}, {origin if origin in ('declared', 'inferred') else f'from {origin}'}")

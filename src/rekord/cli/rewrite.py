@@ -307,8 +307,7 @@ def _print_counts(prepared: PreparedBalance) -> None:
         console.print_line(f"{escape_controls(name)}, {escape_controls(records.by)}:")
         shown = list(before)[:_MAX_SHOWN_CLASSES]
         rows = [(truncate(escape_controls(one)), f"{before[one]:,}", f"→ {after[one]:,}") for one in shown]
-        for line in console.align_columns(rows, "<><", separators=("  ", " ")):
-            console.print_line(f"  {line}")
+        console.print_table(rows, "<><", separators=("  ", " "))
         if len(before) > len(shown):
             console.print_line(f"  … and {len(before) - len(shown):,} more")
         if records.without:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, quote_text, truncate
+from rekord.cli.exit_handling import exit_code
 from rekord.cli.options import text_option
 from rekord.errors import error
 from rekord.location import Location
@@ -283,9 +284,7 @@ def stats(
     for target in (html, metadata):
         if target is not None:
             console.print_status(f"saved to {escape_controls(target)}")
-    if found.report.unreadable:
-        return 3
-    return 0 if found.ok else 1
+    return exit_code(found.report.unreadable, ok=found.ok)
 
 
 def _get_width() -> int:

@@ -72,8 +72,7 @@ def sync(
         output.print_line(f"nothing to do: {place} is up to date, {format_count(records, 'record')}")
         return 0
     output.print_line(f"{place}: {format_count(records, 'record')}, in {format_duration(seconds)}")
-    for line in output.align_columns(split_rows(done.manifest), "<>>>"):
-        output.print_line(f"  {line}")
+    output.print_table(split_rows(done.manifest), "<>>>")
     if done.everything is not None:
         output.print_line(f"every file was converted: {escape_controls(done.everything)}")
     elif counts.copied or counts.converted:
@@ -123,8 +122,7 @@ def trace(
         rows = [
             [escape_controls(file) or "rows without a file", f"{n:,}"] for file, n in counts.most_common(_MOST_LINES)
         ]
-        for line in output.align_columns(rows, "<>"):
-            output.print_line(f"  {line}")
+        output.print_table(rows, "<>")
         if len(counts) > _MOST_LINES:
             output.print_line(f"  … and {len(counts) - _MOST_LINES:,} more")
     return 0

@@ -46,6 +46,15 @@ class MaskedSourceOptions(raw_data.SourceOptions):
     )
 
 
+@option_group()
+class DatasetOptions(shared.CopyOptions):
+    """How a dataset is written."""
+
+    compression: str | None = text_option(
+        "--compression", "NAME", "Compression of the shards: none, gzip or zlib.", Panel.OUTPUT
+    )
+
+
 @shared.with_options
 def write(
     source: str | None = argument(
@@ -88,11 +97,6 @@ def write(
     index: str | None = text_option(
         "--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT
     ),
-    shard_size: str = shared.SHARD_SIZE_OPTION,
-    shards: int | None = shared.SHARDS_OPTION,
-    compression: str | None = text_option(
-        "--compression", "NAME", "Compression of the shards: none, gzip or zlib.", Panel.OUTPUT
-    ),
     shuffle: bool = flag_option("--shuffle", "Shuffle rows across the whole dataset.", Panel.SPLITS),
     seed: int = integer_option("--seed", "Seed for shuffling and splitting.", Panel.SPLITS, default=0),
     verify: str = shared.VERIFY_OPTION,
@@ -112,13 +116,10 @@ def write(
         default=0.01,
     ),
     limit: int | None = shared.LIMIT_ROWS_OPTION,
-    workers: int | None = shared.WORKERS_OPTION,
     engine: str = text_option(
         "--engine", "local|ray", "Where to run; ray is not available yet.", Panel.RUN, default="local"
     ),
-    format_: str | None = shared.FORMAT_OPTION,
-    dry_run: bool = shared.DRY_RUN_OPTION,
-    fresh: bool = shared.FRESH_OPTION,
+    writing: DatasetOptions,
     as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Write a dataset from raw data. Run the same command again to resume."""
@@ -144,19 +145,14 @@ def write(
         stratify=stratify,
         key=key,
         index=options.parse_names(index),
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
         shuffle=shuffle,
         seed=seed,
         verify=verify,  # type: ignore[arg-type]
         on_bad_row=on_bad_row,  # type: ignore[arg-type]
         max_rejects=max_rejects,
         limit=limit,
-        workers=workers,
         engine=engine,  # type: ignore[arg-type]
-        fresh=fresh,
-        format=format_,  # type: ignore[arg-type]
+        **writing.to_dict(),
     )
     place, rows, class_names, detected, overrides = _resolve_source(source, out, layout, raw)
     mask_options = raw.to_mask_options(raw.colours)
@@ -177,7 +173,7 @@ def write(
         raw_data.print_guesses(conversion.guesses)
         for note in conversion.notes:
             output.print_status(f"note: {escape_controls(note)}")
-        if dry_run:
+        if writing.dry_run:
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())
     raw_data.print_unused(conversion)

@@ -175,17 +175,17 @@ def test_an_image_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
 @pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch):
     disable_fsync(monkeypatch)
-    asked = BalanceOptions(shards=2, workers=1, augment=["flip", "colour"])
+    requested = BalanceOptions(shards=2, workers=1, augment=["flip", "colour"])
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
-    prepare_balance(data, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)
+    prepare_balance(data, tmp_path / "whole" / "out", requested, storage=storage).run(progress=False)
     whole = read_tree(tmp_path / "whole" / "out")
     for step in range(1, len(storage.operations) + 1):
         out = tmp_path / str(step) / "out"
         out.parent.mkdir()
         with suppress(Crash):
-            prepare_balance(data, out, asked, storage=FaultyStorage(fail_at=step)).run(progress=False)
+            prepare_balance(data, out, requested, storage=FaultyStorage(fail_at=step)).run(progress=False)
         assert not out.exists() or read_tree(out) == whole
-        prepare_balance(data, out, asked).run(progress=False)
+        prepare_balance(data, out, requested).run(progress=False)
         assert read_tree(out) == whole
         assert find_leftovers(out) == []

@@ -43,9 +43,9 @@ def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
     """
     number = compute_key_seed("payload", "bytes", "")
     with open_frames(path) as reader:
-        goes_on = True
-        while goes_on:
-            goes_on = False
+        has_more = True
+        while has_more:
+            has_more = False
             try:
                 for stretch in reader.iter_verified_frames():
                     payloads = stretch.payloads()
@@ -53,7 +53,7 @@ def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
                     _core.digest_column(number, _core.strings(payloads), None, None, into)
                     yield stretch.first_record, [stretch.offset(i) for i in range(len(payloads))], into
             except RekordError as failure:
-                _, goes_on = reader.recover(failure)
+                _, has_more = reader.recover(failure)
 
 
 def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) -> int:
