@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rekord.schema import Schema
 
 
-GroupT = TypeVar("GroupT")
+OptionsT = TypeVar("OptionsT")
 
 
 class Panel(StrEnum):
@@ -130,10 +130,10 @@ def _to_typer(
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def option_group(panel: Panel | None = None) -> Callable[[type[GroupT]], type[GroupT]]:
+def option_group(panel: Panel | None = None) -> Callable[[type[OptionsT]], type[OptionsT]]:
     """A frozen dataclass of options that verbs share, in this panel unless an option names another."""
 
-    def make(cls: type[GroupT]) -> type[GroupT]:
+    def make(cls: type[OptionsT]) -> type[OptionsT]:
         for name, value in vars(cls).copy().items():
             if isinstance(value, Declared):
                 value.info.rich_help_panel = value.info.rich_help_panel or panel
