@@ -32,7 +32,7 @@ def encoder_of(split: Any, columns: list[str] | None = None, **options: Any) -> 
 
 
 def steps(split: Any, encoder: BatchEncoder, batch_size: int = 1000, **options: Any) -> list[TrainingStep]:
-    batches = split.batches(batch_size, map=lambda batch: {"step": encoder(batch)}, **encoder.reading(), **options)
+    batches = split.batches(batch_size, **encoder.reading(), **options)
     return [batch["step"] for batch in batches]
 
 
