@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 from sample_conversions import disable_fsync, read_tree
 
 import rekord as rk
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL
-from rekord.testing import Crash, Fault, FaultyStorage, example_bytes, frames
+from rekord.testing import example_bytes, frames
 from rekord.verbs.adopt import AdoptOptions, AdoptResult, adopt_shards
 
 FILES = ("train/a.tfrecord", "train/b.tfrecord", "val.tfrecord")

@@ -10,6 +10,7 @@ from typing import Any
 
 import interrupted
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 from interrupted import DEATHS, ERRORS
 from sample_conversions import (
     NumberedFilesSource,
@@ -22,7 +23,6 @@ from sample_conversions import (
 )
 
 from rekord.errors import DatasetError
-from rekord.testing import Crash, Fault, FaultyStorage
 
 RATIOS = {"train": 0.6, "val": 0.4}
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 from sample_conversions import disable_fsync, read_tree
 
 import rekord as rk
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL, Storage
-from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.verbs.edit.append import append_rows
 from rekord.verbs.edit.change import delete_records, relabel_records
 from rekord.verbs.edit.common import EditResult, EditTarget

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL
 from rekord.storage.transaction import STAGED_PREFIX, publish
-from rekord.testing import Crash, Fault, FaultyStorage
 
 PIECES = (b"first piece,", b" second piece,", b" third")
 NEW = b"".join(PIECES)

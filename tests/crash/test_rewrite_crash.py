@@ -12,13 +12,13 @@ from typing import Any
 
 import interrupted
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 from interrupted import DEATHS, ERRORS
 from sample_conversions import disable_fsync, find_leftovers, read_tree, use_small_parts
 
 import rekord as rk
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL
-from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.verbs.options import RewriteOptions, SplitOptions
 from rekord.verbs.rewrite import prepare_rewrite
 from rekord.verbs.split import prepare_split

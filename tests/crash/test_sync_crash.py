@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 from sample_conversions import disable_fsync, read_tree
 
 import rekord as rk
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL
-from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.verbs.sync import SyncResult, sync_dataset
 
 OPTIONS: dict[str, Any] = {"shuffle": True, "split": {"train": 0.6, "val": 0.4}, "shards": 2, "workers": 1}

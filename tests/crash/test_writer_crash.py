@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 
 from rekord.codec.encode import encode
 from rekord.dataset.read import records
@@ -14,7 +15,7 @@ from rekord.dataset.writer import Writer
 from rekord.errors import DatasetError
 from rekord.schema import Bytes, Int64, Schema
 from rekord.storage.transaction import STAGED_PREFIX
-from rekord.testing import Crash, Fault, FaultyStorage, frames
+from rekord.testing import frames
 
 OLD = b"what was here before"
 SCHEMA = Schema({"i": Int64(), "blob": Bytes()})

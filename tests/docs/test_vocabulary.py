@@ -83,7 +83,11 @@ def test_pages_use_the_words_of_the_field(path: Path) -> None:
 
 @pytest.mark.parametrize("verb", sorted(commands().commands))
 def test_help_uses_the_words_of_the_field(verb: str) -> None:
-    command = commands().commands[verb]
-    context = command.context_class(command, info_name=verb)
-    found = list(hits(command.get_help(context), f"rekord {verb} --help"))
+    # As on the command line: a command keeps the help option of the first context that asks for its help.
+    group = commands()
+    with (
+        group.make_context("rekord", [], resilient_parsing=True) as root,
+        group.commands[verb].make_context(verb, [], parent=root, resilient_parsing=True) as context,
+    ):
+        found = list(hits(context.get_help(), f"rekord {verb} --help"))
     assert not found, "\n".join(found)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from hypothesis import given
 from hypothesis import strategies as st
 from imblearn.over_sampling import SMOTE, SMOTENC
@@ -20,7 +21,6 @@ from sample_conversions import disable_fsync, read_tree
 
 import rekord as rk
 from rekord.cli.main import run_command_line
-from rekord.testing import Crash, FaultyStorage
 from rekord.verbs import resampling
 from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.schema.interop.tfds import build_tfds_files, format_shard_name
+from rekord.schema.interop.tfds import build_tfds_files
 
 SCHEMA = rk.Schema(
     {
@@ -121,7 +121,7 @@ def test_columns_that_the_index_was_told_to_keep_need_no_record(data: Path, monk
 
 def test_a_folder_of_tensorflow_datasets_is_asked_by_its_own_names(tmp_path: Path) -> None:
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "text": rk.Text()})
-    path = tmp_path / format_shard_name("fruit", "train", 0, 1)
+    path = tmp_path / "fruit-train.tfrecord-00000-of-00001"
     with rk.Writer(path, schema) as writer:
         for i in range(10):
             writer.write({"label": i % 2, "text": f"t{i}"})

@@ -16,7 +16,6 @@ import rekord as rk
 from rekord.schema.interop.tfds import (
     build_tfds_files,
     features_from_schema,
-    format_shard_name,
     read_tfds_folder,
     schema_from_features,
 )
@@ -98,7 +97,7 @@ def written(folder: Path, schema: rk.Schema, splits: dict[str, list[list[dict[st
     for split, shards in splits.items():
         payload_bytes = 0
         for shard, rows in enumerate(shards):
-            path = folder / format_shard_name("fruit", split, shard, len(shards))
+            path = folder / f"fruit-{split}.tfrecord-{shard:05}-of-{len(shards):05}"
             with rk.Writer(path, schema) as writer:
                 for one in rows:
                     writer.write(one)

@@ -15,7 +15,6 @@ from record_strategies import examples, ints, raw_entry
 
 import rekord as rk
 from rekord.health.tensorflow.predicted_errors import (
-    predict_feature_error,
     predict_payload_error,
     predict_record_error,
     predict_sequence_error,
@@ -123,9 +122,7 @@ def test_the_message_for_every_way_in_which_a_feature_can_be_stored(
     for stored in STORED:
         payload = example() if stored is None else example(entry("a", stored))
         said = theirs(tf, {"a": spec_feature}, payload)
-        decoded = rk.decode(payload)
-        value, present = decoded.get("a"), "a" in decoded
-        assert predict_feature_error("a", spec_feature, value, present=present) == said
+        assert predict_record_error({"a": spec_feature}, rk.decode(payload)) == said
         assert predict_payload_error({"a": spec_feature}, payload) == said
 
 
@@ -309,7 +306,7 @@ def test_the_place_in_the_batch_is_named(tf: ModuleType) -> None:
     good, bad = example(entry("a", ints(1))), example(entry("a", ints(1, 2)))
     said = message_of(tf, lambda: tf.io.parse_example([good, good, bad], real(spec, tf)))
     assert predict_payload_error(spec, bad, index=2) == said
-    assert predict_feature_error("a", spec["a"], rk.decode(bad)["a"], index=2) == said
+    assert predict_record_error(spec, rk.decode(bad), index=2) == said
 
 
 def test_a_spec_without_features_is_refused_with_tensorflows_words(tf: ModuleType) -> None:

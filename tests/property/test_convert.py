@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_conversions import (
@@ -21,7 +22,6 @@ from sample_conversions import (
 )
 
 import rekord as rk
-from rekord.testing import Crash, FaultyStorage
 
 LINE = st.builds(
     lambda label, text: f"{label} {text}",

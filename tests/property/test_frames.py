@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from faulty_storage import FaultyStorage
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rekord as rk
 from rekord import _core
-from rekord.testing import FaultyStorage, bit_flips, frame_offsets, frames
+from rekord.testing import bit_flips, frame_offsets, frames
 
 PutFile = Callable[..., Path]
 Compress = Callable[[bytes, str], bytes]

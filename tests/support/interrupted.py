@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_storage import Crash, Fault, FaultyStorage
 from sample_conversions import find_leftovers, read_tree
 
 from rekord.errors import DatasetError
-from rekord.testing import Crash, Fault, FaultyStorage
 
 DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
 ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}

@@ -364,34 +364,10 @@ def _read_json_keys(head: bytes) -> Iterable[str]:
 
 def _read_example_keys(head: bytes) -> Iterable[str]:
     """The keys of the first record of an uncompressed file, which the first bytes hold."""
+    from rekord import _core
+
     size = int.from_bytes(head[:8], "little")
     if len(head) < 12 or size > len(head) - 12:
         return []
-    features = (field for number, field in _iter_fields(head[12 : 12 + size]) if number == 1)
-    entries = (field for part in features for number, field in _iter_fields(part) if number == 1)
-    return [
-        field.decode("utf-8", "replace") for entry in entries for number, field in _iter_fields(entry) if number == 1
-    ]
-
-
-def _iter_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The length-delimited fields of a protobuf message; ends at anything else."""
-    at = 0
-    while at < len(message):
-        tag, at = _read_varint(message, at)
-        if tag & 7 != 2:
-            return
-        size, at = _read_varint(message, at)
-        yield tag >> 3, message[at : at + size]
-        at += size
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(message) and shift < 64:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            break
-    return value, at
+    example = _core.decode_example(head[12 : 12 + size])
+    return [] if isinstance(example, _core.Problem) else example

@@ -107,6 +107,11 @@ def print_lines(lines: Iterable[Iterable[StyledText]]) -> None:
         print_line(*line)
 
 
+def print_table(rows: Sequence[Sequence[str]], alignment: str, *, separators: Sequence[str] | None = None) -> None:
+    """Rows of cells as indented lines of the result; see `align_columns`."""
+    print_lines([[f"  {line}"] for line in align_columns(rows, alignment, separators=separators)])
+
+
 def print_json(document: dict[str, Any]) -> None:
     """The result as one JSON document, in ASCII: no terminal and no locale can misread it."""
     print_line(json.dumps(document, allow_nan=False, separators=(", ", ": ")))

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls
-from rekord.cli.options import JsonOption, argument, flag_option
+from rekord.cli.options import JSON_OPTION, argument, flag_option, with_options
 from rekord.errors import UsageError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count, format_duration
@@ -162,7 +162,7 @@ def run_doctor(tour: DemoTour) -> None:
     tour.step("Diagnose why training on it would fail (without the evidence)")
     tour.show(f"$ rekord doctor {BROKEN}")
     place, report = find_dataset_files(BROKEN), Report()
-    found = diagnose_files(place, asked=BROKEN, report=report)
+    found = diagnose_files(place, path=BROKEN, report=report)
     lines = format_diagnoses(found, shorten_paths(BROKEN, place.paths), report.payload_bytes)
     console.print_lines([line for line in lines if _is_essential(line)])
 
@@ -318,12 +318,13 @@ def _is_essential(line: list[StyledText]) -> bool:
     return label.startswith(_SHOWN_DOCTOR_LABELS)
 
 
+@with_options
 def demo(
-    folder: Annotated[
-        str | None, argument("[DIR]", "New or empty folder to keep the data in. Default: a temporary folder.")
-    ] = None,
-    no_train: Annotated[bool, flag_option("--no-train", "Skip the training at the end.")] = False,
-    as_json: JsonOption = False,
+    folder: str | None = argument(
+        "[DIR]", "New or empty folder to keep the data in. Default: a temporary folder.", default=None
+    ),
+    no_train: bool = flag_option("--no-train", "Skip the training at the end."),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Take a short tour on generated data. Writes, checks, damages, diagnoses, repairs, reads, and trains a model."""
     began = time.perf_counter()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, shorten_paths, truncate
+from rekord.cli.exit_handling import exit_code
 from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
@@ -22,17 +23,13 @@ _MAX_EXAMPLES = 5
 _MARKS: dict[str, StyledText] = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
+@shared.with_options
 def diff(
-    a: Annotated[str, argument("A", "Older dataset: a folder, file or glob pattern.")],
-    b: Annotated[str, argument("B", "Newer dataset.")],
-    key: Annotated[
-        str | None,
-        text_option("--key", "KEY", "Match records by this column, to report which changed and how."),
-    ] = None,
-    read: Annotated[
-        bool, flag_option("--read", "Read all files, even if the manifests list the same checksums.")
-    ] = False,
-    as_json: shared.JsonOption = False,
+    a: str = argument("A", "Older dataset: a folder, file or glob pattern."),
+    b: str = argument("B", "Newer dataset."),
+    key: str | None = text_option("--key", "KEY", "Match records by this column, to report which changed and how."),
+    read: bool = flag_option("--read", "Read all files, even if the manifests list the same checksums."),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Compare two datasets and report what changed. The exit code is 1 if something did."""
     from contextlib import nullcontext
@@ -52,9 +49,7 @@ def diff(
     else:
         names = shorten_paths(a, one.files) | shorten_paths(b, other.files)
         console.print_lines(format_diff(found, names, report, time.perf_counter() - began))
-    if found.unreadable:
-        return 3
-    return 0 if found.same else 1
+    return exit_code(found.unreadable, ok=found.same)
 
 
 def format_diff(found: Diff, names: dict[str, str], report: Report, seconds: float) -> list[list[StyledText]]:

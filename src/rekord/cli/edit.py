@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
@@ -15,7 +13,7 @@ from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_resumable, split_rows
 from rekord.cli.flag_hints import format_running_command
-from rekord.cli.options import Panel, argument, flag_option, integer_option, text_option
+from rekord.cli.options import Panel, argument, flag_option, integer_option, option_group, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_count, format_duration
 
@@ -26,16 +24,19 @@ if TYPE_CHECKING:
 
 _DATA_ERROR_CODES = ("X510", "X571", "X572")
 
-EditInput: TypeAlias = Annotated[str, argument("IN", "Dataset to edit, written by rekord.")]
-EditOutput: TypeAlias = Annotated[str | None, argument("OUT", "Folder to create. Left out with --replace.")]
-ReplaceOption: TypeAlias = Annotated[bool, flag_option("--replace", "Replace IN by the new dataset.", Panel.OUTPUT)]
-WhereOption: TypeAlias = Annotated[
-    str | None, text_option("--where", "SQL", "Select records by a condition on columns.", Panel.SOURCE)
-]
-RecordsOption: TypeAlias = Annotated[
-    str | None,
-    text_option("--records", "FILE", "Select records by a file of lines such as train,3.", Panel.SOURCE),
-]
+EDIT_INPUT = argument("IN", "Dataset to edit, written by rekord.")
+EDIT_OUTPUT = argument("OUT", "Folder to create. Left out with --replace.", default=None)
+WHERE_OPTION = text_option("--where", "SQL", "Select records by a condition on columns.", Panel.SOURCE)
+RECORDS_OPTION = text_option("--records", "FILE", "Select records by a file of lines such as train,3.", Panel.SOURCE)
+
+
+@option_group(Panel.OUTPUT)
+class EditRunOptions:
+    """How an edit runs, and where its result goes."""
+
+    replace: bool = flag_option("--replace", "Replace IN by the new dataset.")
+    workers: int | None = shared.WORKERS_OPTION
+    fresh: bool = shared.FRESH_OPTION
 
 
 def resolve_target(verb: str, path: str, out: str | None, options: EditOptions) -> EditTarget:
@@ -83,8 +84,7 @@ def _print_result(ended: EditResult, done: str, seconds: float) -> None:
         )
     changes = [f"{ended.counts.get(name, 0):,} {done}" for name in parts]
     rows = [[*row, change] for row, change in zip(split_rows(ended.manifest), changes, strict=True)]
-    for line in output.align_columns(rows, "<>>>>"):
-        output.print_line(f"  {line}")
+    output.print_table(rows, "<>>>>")
     if ended.linked_shards or ended.written_shards:
         output.print_line(
             f"{format_count(ended.linked_shards, 'shard')} linked, "
@@ -93,32 +93,24 @@ def _print_result(ended: EditResult, done: str, seconds: float) -> None:
     output.print_next(f"next: rekord check {shlex.quote(place)}")
 
 
+@shared.with_options
 def append(
-    path: EditInput,
-    out: EditOutput = None,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="SOURCE", help="Raw data: a folder, file or glob pattern.", show_default=False
-        ),
-    ] = ...,  # type: ignore[assignment]
-    split: Annotated[
-        str | None,
-        text_option(
-            "--split", "A=0.9,B=0.1", "Splits of the new records: a name (default: train), ratios, or source."
-        ),
-    ] = None,
-    map_: shared.MapOption = None,
-    shard_size: Annotated[str, text_option("--shard-size", "SIZE", "Approximate size of a new shard.")] = "128MB",
-    shards: Annotated[
-        int | None, integer_option("--shards", "New shards per split; overrides --shard-size.", do="--shards 2")
-    ] = None,
-    verify: shared.VerifyOption = "full",
-    limit: shared.LimitRowsOption = None,
-    replace: ReplaceOption = False,
-    workers: shared.WorkersOption = None,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    path: str = EDIT_INPUT,
+    out: str | None = EDIT_OUTPUT,
+    *,
+    source: str = text_option(
+        "--from", "SOURCE", "Raw data: a folder, file or glob pattern.", default=shared.REQUIRED
+    ),
+    split: str | None = text_option(
+        "--split", "A=0.9,B=0.1", "Splits of the new records: a name (default: train), ratios, or source."
+    ),
+    map_: str | None = shared.MAP_OPTION,
+    shard_size: str = text_option("--shard-size", "SIZE", "Approximate size of a new shard.", default="128MB"),
+    shards: int | None = integer_option("--shards", "New shards per split; overrides --shard-size.", do="--shards 2"),
+    verify: str = shared.VERIFY_OPTION,
+    limit: int | None = shared.LIMIT_ROWS_OPTION,
+    run: EditRunOptions,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Append records to a dataset. They go into new shards; existing shards are linked, not copied.
 
@@ -134,24 +126,22 @@ def append(
         shards=shards,
         verify=verify,  # type: ignore[arg-type]
         limit=limit,
-        replace=replace,
-        workers=workers,
-        fresh=fresh,
+        **vars(run),
     )
     target = resolve_target("append", path, out, requested)
     return run_edit_command(lambda: append_rows(path, source, target, requested), "appended", as_json=as_json)
 
 
+@shared.with_options
 def delete(
-    path: EditInput,
-    out: EditOutput = None,
-    where: WhereOption = None,
-    records: RecordsOption = None,
-    split: shared.SplitsOption = None,
-    replace: ReplaceOption = False,
-    workers: shared.WorkersOption = None,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    path: str = EDIT_INPUT,
+    out: str | None = EDIT_OUTPUT,
+    *,
+    where: str | None = WHERE_OPTION,
+    records: str | None = RECORDS_OPTION,
+    split: str | None = shared.SPLITS_OPTION,
+    run: EditRunOptions,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Delete records from a dataset. Shards that contain none of them are linked, not copied.
 
@@ -165,9 +155,7 @@ def delete(
         where=where,
         records=records,
         split=options.parse_optional_names(split),
-        replace=replace,
-        workers=workers,
-        fresh=fresh,
+        **vars(run),
     )
     target = resolve_target("delete", path, out, requested)
     if (where is None) == (records is None):
@@ -176,32 +164,22 @@ def delete(
     return run_edit_command(lambda: delete_records(path, target, requested), "deleted", as_json=as_json)
 
 
+@shared.with_options
 def relabel(
-    path: EditInput,
-    out: EditOutput = None,
-    set_: Annotated[
-        str | None, text_option("--set", "KEY=CLASS", "Class to set for the records of --where or --records.")
-    ] = None,
-    where: WhereOption = None,
-    records: RecordsOption = None,
-    map_labels: Annotated[
-        str | None, text_option("--map-labels", "OLD=NEW", "Rename classes, or merge them into others.")
-    ] = None,
-    file: Annotated[
-        str | None, text_option("--from", "FILE.csv", "CSV of labels by --key, or by split and record.")
-    ] = None,
-    key: Annotated[str | None, text_option("--key", "KEY", "Column that identifies records in --from.")] = None,
-    column: Annotated[
-        str | None, text_option("--column", "KEY", "Column to relabel. Default: the only Label, or label.")
-    ] = None,
-    classes: Annotated[
-        str | None, text_option("--names", "A,B|N", "All class names in order, or the number of classes.")
-    ] = None,
-    split: shared.SplitsOption = None,
-    replace: ReplaceOption = False,
-    workers: shared.WorkersOption = None,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    path: str = EDIT_INPUT,
+    out: str | None = EDIT_OUTPUT,
+    *,
+    set_: str | None = text_option("--set", "KEY=CLASS", "Class to set for the records of --where or --records."),
+    where: str | None = WHERE_OPTION,
+    records: str | None = RECORDS_OPTION,
+    map_labels: str | None = text_option("--map-labels", "OLD=NEW", "Rename classes, or merge them into others."),
+    file: str | None = text_option("--from", "FILE.csv", "CSV of labels by --key, or by split and record."),
+    key: str | None = text_option("--key", "KEY", "Column that identifies records in --from."),
+    column: str | None = text_option("--column", "KEY", "Column to relabel. Default: the only Label, or label."),
+    classes: str | None = text_option("--names", "A,B|N", "All class names in order, or the number of classes."),
+    split: str | None = shared.SPLITS_OPTION,
+    run: EditRunOptions,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Change labels of a dataset. Shards that contain none of them are linked, not copied.
 
@@ -235,9 +213,7 @@ def relabel(
         key=key,
         names=_parse_class_names(classes),
         split=options.parse_optional_names(split),
-        replace=replace,
-        workers=workers,
-        fresh=fresh,
+        **vars(run),
     )
     target = resolve_target("relabel", path, out, requested)
     if change is None and file is None and classes is None:

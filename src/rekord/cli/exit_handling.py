@@ -191,6 +191,11 @@ def report_resumable(
         raise typer.Exit(130) from None
 
 
+def exit_code(unreadable: int, *, ok: bool) -> int:
+    """3 if files could not be read, 1 if something was found, else 0."""
+    return 3 if unreadable else int(not ok)
+
+
 def report_conversion(
     place: str,
     outcome: ConversionResult,
@@ -252,8 +257,7 @@ def _print_outcome(place: str, outcome: ConversionResult, seconds: float) -> Non
             f", {format_count(outcome.resumed_shards, 'shard')} from an earlier run" if outcome.resumed_shards else ""
         )
         output.print_line(f"{head}, in {format_duration(seconds)}{resumed}")
-    for line in output.align_columns(split_rows(manifest), "<>><"):
-        output.print_line(f"  {line}")
+    output.print_table(split_rows(manifest), "<>><")
     rejects = _find_rejects_path(place, manifest)
     if rejects is not None:
         output.print_line(

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
 from rekord.cli import console
 from rekord.cli import options as shared
@@ -21,8 +21,9 @@ from rekord.cli.console import (
     shorten_paths,
     truncate,
 )
+from rekord.cli.exit_handling import exit_code
 from rekord.cli.flag_hints import translate_document, translate_hint
-from rekord.cli.options import InputArgument, JsonOption, argument, integer_option, text_option
+from rekord.cli.options import INPUT_ARGUMENT, JSON_OPTION, argument, integer_option, text_option
 from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
@@ -53,16 +54,14 @@ _HINT = "rekord check PATH --max-findings 1000"
 _DOCTOR_HINT = "check does not detect labels stored as floats, numbers stored as text or raw pixels"
 
 
+@shared.with_options
 def check(
-    paths: shared.PathsArgument,
-    max_findings: Annotated[
-        int | None,
-        integer_option("--max-findings", "Maximum number of findings to list; the others are counted.", do=_HINT),
-    ] = None,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema that records must match: JSON or .pbtxt.")
-    ] = None,
-    as_json: shared.JsonOption = False,
+    paths: list[str] = shared.PATHS_ARGUMENT,
+    max_findings: int | None = integer_option(
+        "--max-findings", "Maximum number of findings to list; the others are counted.", do=_HINT
+    ),
+    schema: str | None = text_option("--schema", "FILE", "Schema that records must match: JSON or .pbtxt."),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Check every record and report what is wrong, and where. The exit code is 1 if there are errors."""
     from rekord.cli import write_options
@@ -76,9 +75,7 @@ def check(
         console.print_json(translate_document(report.to_dict()))
     else:
         report = check_with_progress(path, declared, max_findings=max_findings)
-    if report.unreadable:
-        return 3
-    return 0 if report.ok else 1
+    return exit_code(report.unreadable, ok=report.ok)
 
 
 def check_with_progress(
@@ -277,16 +274,14 @@ def _read_header(file: Readable, offset: int) -> bytes:
 _MAX_MESSAGE_CHARACTERS = 300
 
 
+@shared.with_options
 def doctor(
-    paths: shared.PathsArgument,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema that the records should match: JSON.")
-    ] = None,
-    spec: Annotated[
-        str | None,
-        text_option("--spec", "FILE.py:NAME", "tf.io spec that your code parses them with; the file is not run."),
-    ] = None,
-    as_json: shared.JsonOption = False,
+    paths: list[str] = shared.PATHS_ARGUMENT,
+    schema: str | None = text_option("--schema", "FILE", "Schema that the records should match: JSON."),
+    spec: str | None = text_option(
+        "--spec", "FILE.py:NAME", "tf.io spec that your code parses them with; the file is not run."
+    ),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Explain what is wrong with a dataset and how to fix it. Grouped by cause, worst first. Nothing is written."""
     from rekord.cli.console import CheckProgress
@@ -297,18 +292,16 @@ def doctor(
     loaded, wanted = resolve_schema(schema), resolve_spec(spec)
     place = find_dataset_files(paths[0] if len(paths) == 1 else paths)
     files = place.paths
-    asked = paths[0] if len(paths) == 1 else find_common_folder(files)
+    shown = paths[0] if len(paths) == 1 else find_common_folder(files)
     report = Report()
     with CheckProgress(report, files=len(files)):
-        found = diagnose_files(place, asked=asked, schema=loaded, spec=wanted, report=report)
+        found = diagnose_files(place, path=shown, schema=loaded, spec=wanted, report=report)
     if as_json:
         console.print_json(translate_document(found.to_dict()))
     else:
-        names = shorten_paths(asked, files)
+        names = shorten_paths(shown, files)
         console.print_lines(format_diagnoses(found, names, report.payload_bytes))
-    if found.unreadable:
-        return 3
-    return 0 if found.ok else 1
+    return exit_code(found.unreadable, ok=found.ok)
 
 
 def format_diagnoses(found: Diagnoses, names: dict[str, str], payload_bytes: int) -> list[list[StyledText]]:
@@ -366,7 +359,7 @@ def _format_features(features: tuple[ParsePrediction, ...]) -> list[list[StyledT
             continue
         records = format_count(feature.records_affected, "record")
         lines.append(["  ", (name, "bold"), ("  fails", "bold red"), f" in {records}"])
-        lines += format_detail_lines(("asked", feature.asked), ("works", feature.works or "none"), indent=6)
+        lines += format_detail_lines(("spec", feature.spec), ("works", feature.works or "none"), indent=6)
     return lines
 
 
@@ -393,15 +386,14 @@ _CODE = re.compile(r"\b[A-Z]\d{3}\b")
 _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 
 
+@shared.with_options
 def explain(
-    words: Annotated[
-        list[str] | None,
-        argument(
-            "[CODE | MESSAGE]",
-            "Error code such as F102, an error message, or - to read a log from stdin. Default: list all codes.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    words: list[str] | None = argument(
+        "[CODE | MESSAGE]",
+        "Error code such as F102, an error message, or - to read a log from stdin. Default: list all codes.",
+        default=None,
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Explain an error code, or an error message of TensorFlow. What it means, how it happens, and what to do."""
     if not words:
@@ -521,10 +513,11 @@ MAX_LISTED_GAPS = 100
 """Gaps that get a line each; JSON has them all."""
 
 
+@shared.with_options
 def salvage(
-    source: InputArgument,
-    target: Annotated[str, argument("OUT", "File to create if IN is a file, otherwise a folder to create.")],
-    as_json: JsonOption = False,
+    source: str = INPUT_ARGUMENT,
+    target: str = argument("OUT", "File to create if IN is a file, otherwise a folder to create."),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Copy all intact records of damaged files. Lists the gaps; the exit code is 1 if there are any."""
     from rekord.health.salvage import SalvageReport, salvage_into

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-import typing
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from rekord.cli import console
-from rekord.cli.options import JsonOption, Panel, argument, list_choices, takes_value
+from rekord.cli.options import JSON_OPTION, Panel, argument, list_choices, takes_value, with_options
 
 HELP_WIDTH = 80
 _MAX_NAME_WIDTH = 26
@@ -18,9 +17,10 @@ _MIN_GROUPED_OPTIONS = 12
 """A verb with more options than this shows them in panels."""
 
 
+@with_options
 def help(
-    verb: Annotated[str | None, argument("[VERB]", "Verb to describe. Default: list all verbs.")] = None,
-    as_json: JsonOption = False,
+    verb: str | None = argument("[VERB]", "Verb to describe. Default: list all verbs.", default=None),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Show the help of a verb, or list all verbs."""
     from rekord.cli.exit_handling import unknown_verb_error
@@ -151,10 +151,8 @@ def _argument_help(command: Any, param: Any) -> str:
     """The text about a positional argument. Some versions of typer and click lose it, so it is read as declared."""
     if param.help:
         return str(param.help)
-    verb = inspect.unwrap(command.callback)
-    declared = typing.get_type_hints(verb, include_extras=True).get(str(param.name))
-    texts = (getattr(each, "help", None) for each in getattr(declared, "__metadata__", ()))
-    return next((text for text in texts if text), "")
+    (declared,) = inspect.signature(command.callback).parameters[str(param.name)].annotation.__metadata__
+    return str(declared.help)
 
 
 def _format_argument(param: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rekord.arguments import conflicting_options, inapplicable
 from rekord.cli import console, flag_hints, raw_data
@@ -24,36 +24,26 @@ if TYPE_CHECKING:
     from rekord.schema import Feature, Schema
 
 
-@shared.expand_groups
+@shared.with_options
 def show(
-    path: shared.RawPathArgument = None,
+    path: str | None = shared.RAW_PATH_ARGUMENT,
     *,
-    number: Annotated[int, integer_option("-n", "Number of records to show.", do="-n 5")] = 5,
-    record: Annotated[
-        int | None,
-        parsed_option(
-            "--record",
-            "I",
-            "Show only this record or row, counted from 0 across all files.",
-            make_integer_parser("--record", do="--record 0"),
-        ),
-    ] = None,
-    where: Annotated[
-        str | None, text_option("--where", "SQL", "Show records that a condition on columns selects.")
-    ] = None,
-    preview: Annotated[
-        Preview | None,
-        text_option(
-            "--preview",
-            "auto|kitty|iterm|sixel|blocks|none",
-            "How to draw images; auto: as the terminal can, and not at all in a pipe or with NO_COLOR.",
-        ),
-    ] = None,
-    kind: shared.KindOption = None,
-    raw: raw_data.RawOptions,
-    text_files: raw_data.TextFileOptions,
-    videos: raw_data.VideoOptions,
-    as_json: shared.JsonOption = False,
+    number: int = integer_option("-n", "Number of records to show.", do="-n 5", default=5),
+    record: int | None = parsed_option(
+        "--record",
+        "I",
+        "Show only this record or row, counted from 0 across all files.",
+        make_integer_parser("--record", do="--record 0"),
+    ),
+    where: str | None = text_option("--where", "SQL", "Show records that a condition on columns selects."),
+    preview: Preview | None = text_option(
+        "--preview",
+        "auto|kitty|iterm|sixel|blocks|none",
+        "How to draw images; auto: as the terminal can, and not at all in a pipe or with NO_COLOR.",
+    ),
+    kind: shared.PayloadForm | None = shared.KIND_OPTION,
+    raw: raw_data.PreviewOptions,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Show records with their features, values and images; or the rows of raw data, as write would store them."""
     from rekord.cli.payload_view import format_message, message_to_json, parse_message
@@ -63,7 +53,7 @@ def show(
     preview = preview or Preview.AUTO  # not the default: the oldest typer takes texts only
     _check_show_options(record, where, preview, as_json=as_json)
     if kind is None or path is None:
-        conversion = raw_data.prepare_raw_data("show", path, raw, text_files, videos)
+        conversion = raw_data.prepare_raw_data("show", path, raw)
         if conversion is not None:
             if where is not None:
                 raise inapplicable("where", "to raw data", expected="record files", found="raw data")
@@ -84,7 +74,7 @@ def show(
     with add_location(path=path):
         for picked in chosen:
             with add_location(path=picked.path, record=picked.record, offset=picked.offset):
-                content = parse_message(picked.payload, kind=kind.value if kind else None, file_kind=picked.file_kind)
+                content = parse_message(picked.payload, kind=kind, file_kind=picked.file_kind)
             if as_json:
                 documents.append({**picked.to_dict(), **message_to_json(content, texts)})
             else:
@@ -113,7 +103,7 @@ def _check_show_options(record: int | None, where: str | None, preview: Preview,
 
 
 def make_image_printer(preview: Preview, schema: Schema | None) -> ImagePrinter:
-    """Draws images as asked, or as the terminal can, and the masks of a schema in the colours of their classes."""
+    """Draws images as requested or as the terminal can, and masks of the schema in the colours of their classes."""
     from rekord.cli.terminal_images import ImagePrinter, stdout_preview
     from rekord.schema import Mask, of_type
 
@@ -130,7 +120,7 @@ def _select_records(
 
     from rekord.verbs.query import find_matching_records, select_query_splits
 
-    splits = select_query_splits(path, None, None, None if kind is None else kind.value)
+    splits = select_query_splits(path, None, None, kind)
     numbers: dict[str, list[int]] = {}  # in each file
     left = number
     for split in splits:
@@ -295,25 +285,20 @@ _MAX_DECLARATION_WIDTH = 72
 _NAMES = {"int64": "int", "float": "float"}
 
 
-@shared.expand_groups
+@shared.with_options
 def infer(
-    path: shared.RawPathArgument = None,
+    path: str | None = shared.RAW_PATH_ARGUMENT,
     *,
-    output: Annotated[
-        str | None,
-        output_option("FILE", "Save the schema as JSON, for --schema and Schema.load."),
-    ] = None,
-    limit: Annotated[int | None, integer_option("--limit", "Read only the first N records.", do=_HINT)] = None,
-    kind: shared.KindOption = None,
-    raw: raw_data.RawOptions,
-    text_files: raw_data.TextFileOptions,
-    videos: raw_data.VideoOptions,
-    as_json: Annotated[bool, flag_option("--json", "Print the schema as JSON.")] = False,
+    output: str | None = output_option("FILE", "Save the schema as JSON, for --schema and Schema.load."),
+    limit: int | None = integer_option("--limit", "Read only the first N records.", do=_HINT),
+    kind: shared.PayloadForm | None = shared.KIND_OPTION,
+    raw: raw_data.PreviewOptions,
+    as_json: bool = flag_option("--json", "Print the schema as JSON."),
 ) -> int:
     """Infer a schema from records or raw data, and print the evidence for it."""
     conversion = None
     if kind is None or path is None:
-        conversion = raw_data.prepare_raw_data("infer", path, raw, text_files, videos, limit)
+        conversion = raw_data.prepare_raw_data("infer", path, raw, limit)
     if conversion is not None:
         from rekord.verbs.infer import infer_conversion
 
@@ -323,7 +308,7 @@ def infer(
     else:
         from rekord.dataset.infer import infer as infer_quietly
 
-        schema = infer_quietly(path, limit=limit, kind=kind.value if kind else None)
+        schema = infer_quietly(path, limit=limit, kind=kind)
     if output is not None:
         _save_schema(schema, output)
     if as_json:

@@ -4,44 +4,45 @@ from __future__ import annotations
 
 import shlex
 import time
-from enum import StrEnum
-from typing import Annotated
+from typing import Literal, TypeAlias
 
 from rekord.cli import console, write_options
 from rekord.cli import options as shared
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_bad_data, split_rows
-from rekord.cli.options import JsonOption, Panel, PathArgument, argument, flag_option, output_option, text_option
+from rekord.cli.options import (
+    JSON_OPTION,
+    PATH_ARGUMENT,
+    Panel,
+    argument,
+    choice_option,
+    flag_option,
+    output_option,
+    text_option,
+)
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 _ADOPT_ERROR_CODES = ("S126", "X588")
 
 
+@shared.with_options
 def adopt(
-    path: Annotated[str, argument("PATH", "Folder with record files.")],
-    schema: shared.SchemaOption = None,
-    label: Annotated[
-        str | None, text_option("--label", "KEY", "Integer column that holds class ids.", Panel.COLUMNS)
-    ] = None,
-    label_map: Annotated[
-        str | None,
-        text_option(
-            "--label-map", "FILE", "Class names: a .pbtxt label map, or one name per line from id 0.", Panel.COLUMNS
-        ),
-    ] = None,
-    index: Annotated[
-        str | None,
-        text_option("--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT),
-    ] = None,
-    kind: shared.KindOption = None,
-    allow_missing: Annotated[
-        bool, flag_option("--allow-missing", "Adopt a set of -of-N shards that is incomplete.", Panel.SOURCE)
-    ] = False,
-    workers: shared.WorkersOption = None,
-    rebuild: Annotated[
-        bool, flag_option("--rebuild", "Replace an existing manifest and its indexes.", Panel.RUN)
-    ] = False,
-    as_json: shared.JsonOption = False,
+    path: str = argument("PATH", "Folder with record files."),
+    schema: str | None = shared.SCHEMA_OPTION,
+    label: str | None = text_option("--label", "KEY", "Integer column that holds class ids.", Panel.COLUMNS),
+    label_map: str | None = text_option(
+        "--label-map", "FILE", "Class names: a .pbtxt label map, or one name per line from id 0.", Panel.COLUMNS
+    ),
+    index: str | None = text_option(
+        "--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT
+    ),
+    kind: shared.PayloadForm | None = shared.KIND_OPTION,
+    allow_missing: bool = flag_option(
+        "--allow-missing", "Adopt a set of -of-N shards that is incomplete.", Panel.SOURCE
+    ),
+    workers: int | None = shared.WORKERS_OPTION,
+    rebuild: bool = flag_option("--rebuild", "Replace an existing manifest and its indexes.", Panel.RUN),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Add a manifest and indexes to existing shards.
 
@@ -55,7 +56,7 @@ def adopt(
         label=label,
         label_map=label_map,
         index=write_options.parse_names(index),
-        kind=kind.value if kind else None,
+        kind=kind,
         allow_missing=allow_missing,
         workers=workers,
         rebuild=rebuild,
@@ -77,8 +78,7 @@ def adopt(
         f"{place}: {format_count(records, 'record')}, {format_byte_size(total_bytes)}, "
         f"in {format_duration(seconds)}{resumed}"
     )
-    for line in console.align_columns(split_rows(manifest), "<>><"):
-        console.print_line(f"  {line}")
+    console.print_table(split_rows(manifest), "<>><")
     origin = result.schema_origin
     columns = format_count(len(result.schema), "column")
     console.print_line(f"schema: {columns}, {origin if origin in ('declared', 'inferred') else f'from {origin}'}")
@@ -91,64 +91,33 @@ def adopt(
 _EXPORT_ERROR_CODES = ("X560", "X561", "X562")
 
 
-class LabelForm(StrEnum):
-    """How text formats write classes."""
-
-    IDS = "ids"
-    NAMES = "names"
+LabelForm: TypeAlias = Literal["ids", "names"]
+"""How text formats write classes."""
 
 
-class ExportFormat(StrEnum):
-    """Formats to export to."""
-
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    ARROW_STREAM = "arrow-stream"
-    CSV = "csv"
-    TSV = "tsv"
-    JSONL = "jsonl"
-    WEBDATASET = "webdataset"
-    IMAGES = "images"
-    COCO = "coco"
-    VOC = "voc"
-    TFDS = "tfds"
-
-
+@shared.with_options
 def export(
-    path: shared.PathArgument,
-    target: Annotated[
-        str,
-        argument(
-            "OUT",
-            "File (.parquet, .arrow, .csv, .tsv, .jsonl, .tar, .csv.gz or .jsonl.gz) or folder to create.",
-        ),
-    ],
-    format: Annotated[
-        ExportFormat | None,
-        text_option(
-            "--format",
-            "FORMAT",
-            "Format of a folder: images, coco, voc or tfds; or one file per split: parquet, csv, webdataset, …",
-        ),
-    ] = None,
-    split: shared.SplitsOption = None,
-    columns: Annotated[
-        str | None, text_option("--columns", "A,B", "Export only these columns, in this order.")
-    ] = None,
-    limit: Annotated[
-        int | None, text_option("--limit", "N", "Export only the first N records of each split.")
-    ] = None,
-    labels: Annotated[
-        LabelForm | None,
-        text_option("--labels", "ids|names", "Write classes in text formats as ids (default) or names."),
-    ] = None,
-    shard_size: Annotated[
-        str | None, text_option("--shard-size", "SIZE", "Split tar files at this size: OUT-000000.tar, …")
-    ] = None,
-    schema: shared.SchemaOption = None,
-    kind: shared.KindOption = None,
-    overwrite: Annotated[bool, flag_option("--overwrite", "Overwrite OUT, if it is a file.")] = False,
-    as_json: shared.JsonOption = False,
+    path: str = shared.PATH_ARGUMENT,
+    target: str = argument(
+        "OUT", "File (.parquet, .arrow, .csv, .tsv, .jsonl, .tar, .csv.gz or .jsonl.gz) or folder to create."
+    ),
+    format: shared.ExportFormat | None = choice_option(
+        "--format",
+        shared.ExportFormat,
+        "Format of a folder: images, coco, voc or tfds; or one file per split: parquet, csv, webdataset, …",
+        metavar="FORMAT",
+    ),
+    split: str | None = shared.SPLITS_OPTION,
+    columns: str | None = text_option("--columns", "A,B", "Export only these columns, in this order."),
+    limit: int | None = text_option("--limit", "N", "Export only the first N records of each split."),
+    labels: LabelForm | None = choice_option(
+        "--labels", LabelForm, "Write classes in text formats as ids (default) or names."
+    ),
+    shard_size: str | None = text_option("--shard-size", "SIZE", "Split tar files at this size: OUT-000000.tar, …"),
+    schema: str | None = shared.SCHEMA_OPTION,
+    kind: shared.PayloadForm | None = shared.KIND_OPTION,
+    overwrite: bool = flag_option("--overwrite", "Overwrite OUT, if it is a file."),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Export records to Parquet, CSV, images and other formats. OUT appears only when it is complete.
 
@@ -163,14 +132,14 @@ def export(
         report_bad_data(_EXPORT_ERROR_CODES, as_json=as_json, left="nothing was written"),
         _ExportProgress() as progress,
     ):
-        dataset = open_dataset(path, schema=schema, kind=None if kind is None else kind.value)
+        dataset = open_dataset(path, schema=schema, kind=kind)
         shared.print_opaque_payload_note(dataset.schema)
         requested = ExportOptions(
-            format=None if format is None else format.value,
+            format=format,
             split=write_options.parse_optional_names(split),
             columns=write_options.parse_optional_names(columns),
             limit=limit,
-            labels=(labels or LabelForm.IDS).value,
+            labels=labels or "ids",
             shard_size=shard_size,
             overwrite=overwrite,
         )
@@ -205,27 +174,20 @@ class _ExportProgress(console.LiveLine):
         return f"{format_count(self._records, 'record')} · {format_duration(time.monotonic() - self._began)}"
 
 
-class IndexFormat(StrEnum):
-    """The reader of the index files."""
-
-    REKORD = "rekord"
-    DALI = "dali"
-    VAHIDK = "vahidk"
+IndexFormat: TypeAlias = Literal["rekord", "dali", "vahidk"]
+"""The reader of index files."""
 
 
+@shared.with_options
 def index(
-    path: shared.PathArgument,
-    format: Annotated[
-        IndexFormat | None,
-        text_option("--format", "rekord|dali|vahidk", "Reader of the index files. Default: rekord."),
-    ] = None,
-    out: Annotated[
-        str | None,
-        output_option(
-            "OUT", "Folder of the index files (default: index-dali or index-vahidk in PATH); for one file, its index."
-        ),
-    ] = None,
-    as_json: shared.JsonOption = False,
+    path: str = shared.PATH_ARGUMENT,
+    format: IndexFormat | None = choice_option(
+        "--format", IndexFormat, "Reader of the index files. Default: rekord."
+    ),
+    out: str | None = output_option(
+        "OUT", "Folder of the index files (default: index-dali or index-vahidk in PATH); for one file, its index."
+    ),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Write index files, for random access to records."""
     from rekord.verbs.index import index as write_index
@@ -235,9 +197,7 @@ def index(
             f"{escape_controls(target)}  {format_count(records, 'record')}" + ("" if wrote else "  (unchanged)")
         )
 
-    report = write_index(
-        path, format=(format or IndexFormat.REKORD).value, out=out, on_file=None if as_json else print_file
-    )
+    report = write_index(path, format=format or "rekord", out=out, on_file=None if as_json else print_file)
     if as_json:
         console.print_json(report.to_dict())
         return 0
@@ -248,30 +208,25 @@ def index(
     return 0
 
 
-class Framework(StrEnum):
-    """Frameworks to generate code for."""
-
-    TENSORFLOW = "tensorflow"
-    TORCH = "torch"
-    JAX = "jax"
-    DALI = "dali"
-    SPARK = "spark"
+Framework: TypeAlias = Literal["tensorflow", "torch", "jax", "dali", "spark"]
+"""Frameworks to generate code for."""
 
 
+@shared.with_options
 def reader(
-    path: PathArgument,
-    framework: Annotated[
-        Framework, text_option("--for", "tensorflow|torch|jax|dali|spark", "Framework to generate code for.")
-    ],
-    as_json: JsonOption = False,
+    path: str = PATH_ARGUMENT,
+    framework: Framework = choice_option(
+        "--for", Framework, "Framework to generate code for.", default=shared.REQUIRED
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Generate code that reads a dataset, with its files, keys, shapes, compression and classes."""
     from rekord.dataset.dataset import open as open_dataset
     from rekord.feeds.codegen import generate_reader_code
 
-    code = generate_reader_code(open_dataset(path), path, framework.value)
+    code = generate_reader_code(open_dataset(path), path, framework)
     if as_json:
-        console.print_json({"dataset": path, "for": framework.value, "code": code})
+        console.print_json({"dataset": path, "for": framework, "code": code})
         return 0
     for line in code.splitlines():
         console.print_line(line)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -34,7 +34,7 @@ from rekord.cli.help import format_group_help, format_verb_help, help
 from rekord.cli.inspection import infer, show
 from rekord.cli.interop import adopt, export, index, reader
 from rekord.cli.options import (
-    JsonOption,
+    JSON_OPTION,
     NoConfigOption,
     QuietOption,
     VerboseOption,
@@ -43,6 +43,7 @@ from rekord.cli.options import (
     common_params,
     flag_option,
     hoist_common_options,
+    with_options,
 )
 from rekord.cli.query import query
 from rekord.cli.rewrite import balance, rewrite, split
@@ -190,19 +191,20 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
+@with_options
 def root(
     ctx: typer.Context,
     version: VersionOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
     no_config: NoConfigOption = False,
-    as_json: JsonOption = False,
-    install_completion: Annotated[
-        bool, flag_option(INSTALL, "Install shell completion; or name the shell: bash, zsh or fish.")
-    ] = False,
-    show_completion: Annotated[
-        bool, flag_option(SHOW, "Print the completion script of this shell, or of the one that is named.")
-    ] = False,
+    as_json: bool = JSON_OPTION,
+    install_completion: bool = flag_option(
+        INSTALL, "Install shell completion; or name the shell: bash, zsh or fish."
+    ),
+    show_completion: bool = flag_option(
+        SHOW, "Print the completion script of this shell, or of the one that is named."
+    ),
 ) -> None:
     """Write TFRecord datasets from raw data, inspect them, check every byte, repair and edit them."""
     if install_completion or show_completion:

@@ -7,18 +7,31 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import escape_controls, make_integer_parser
+from rekord.cli.console import escape_controls, invalid_option, make_integer_parser, option_parser
 
 if TYPE_CHECKING:
     from rekord.schema import Schema
+
+
+OptionsT = TypeVar("OptionsT")
 
 
 class Panel(StrEnum):
@@ -36,58 +49,125 @@ class Panel(StrEnum):
     RUN = "Run"
 
 
-def argument(metavar: str, help: str) -> Any:
+REQUIRED: Any = inspect.Parameter.empty
+"""The default of what has to be given."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option or argument of a verb as the default of a parameter: how typer reads it, and the value without it."""
+
+    info: Any
+    default: Any
+
+
+def argument(metavar: str, help: str, *, default: Any = REQUIRED) -> Any:
     """A positional argument."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False)
+    return Declared(typer.Argument(metavar=metavar, help=help, show_default=False), default)
 
 
-def text_option(option: str, metavar: str, help: str, panel: Panel | None = None) -> Any:
+def text_option(option: str, metavar: str, help: str, panel: Panel | None = None, *, default: Any = None) -> Any:
     """An option that takes a text."""
-    return typer.Option(option, metavar=metavar, help=help, rich_help_panel=panel)
+    return Declared(typer.Option(option, metavar=metavar, help=help, rich_help_panel=panel), default)
 
 
-def flag_option(option: str, help: str, panel: Panel | None = None) -> Any:
+def flag_option(option: str, help: str, panel: Panel | None = None, *, default: bool | None = False) -> Any:
     """An option without a value."""
-    return typer.Option(option, help=help, rich_help_panel=panel)
+    return Declared(typer.Option(option, help=help, rich_help_panel=panel), default)
 
 
-def integer_option(option: str, help: str, panel: Panel | None = None, *, do: str | None = None) -> Any:
+def integer_option(
+    option: str, help: str, panel: Panel | None = None, *, default: int | None = None, do: str | None = None
+) -> Any:
     """An option that takes an integer ≥ 0."""
-    return parsed_option(option, "N", help, make_integer_parser(option, do=do), panel)
+    return parsed_option(option, "N", help, make_integer_parser(option, do=do), panel, default=default)
+
+
+def choice_option(
+    option: str,
+    literal: Any,
+    help: str,
+    panel: Panel | None = None,
+    *,
+    metavar: str | None = None,
+    default: Any = None,
+) -> Any:
+    """An option that takes one of the words of a Literal type."""
+    choices = get_args(literal)
+
+    def choose(text: object) -> str:
+        word = str(text)
+        if word in choices:
+            return word
+        raise invalid_option(option, word, f"one of {', '.join(map(repr, choices))}", None, found=repr(word))
+
+    return parsed_option(option, metavar or "|".join(choices), help, option_parser(choose), panel, default=default)
 
 
 def parsed_option(
-    option: str, metavar: str, help: str, parser: Callable[[object], object], panel: Panel | None = None
+    option: str,
+    metavar: str,
+    help: str,
+    parser: Callable[[object], object],
+    panel: Panel | None = None,
+    *,
+    default: Any = None,
 ) -> Any:
     """An option whose text `parser` reads."""
-    return typer.Option(option, metavar=metavar, help=help, parser=parser, rich_help_panel=panel)
+    return Declared(typer.Option(option, metavar=metavar, help=help, parser=parser, rich_help_panel=panel), default)
 
 
 def output_option(metavar: str, help: str) -> Any:
     """`-o`, `--output`."""
-    return typer.Option("-o", "--output", metavar=metavar, help=help)
+    return Declared(typer.Option("-o", "--output", metavar=metavar, help=help), None)
 
 
-def expand_groups(verb: Callable[..., int]) -> Callable[..., int]:
-    """A verb that takes groups of options, each a dataclass, as typer takes it: with a parameter for each option."""
-    hints = get_type_hints(verb, include_extras=True)
+def _to_typer(
+    name: str, hint: Any, declared: Declared, kind: Any = inspect.Parameter.KEYWORD_ONLY
+) -> inspect.Parameter:
+    """A parameter as typer takes it: what is declared of it in its annotation, and a plain default."""
+    return inspect.Parameter(name, kind, default=declared.default, annotation=Annotated[hint, declared.info])
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def option_group(panel: Panel | None = None) -> Callable[[type[OptionsT]], type[OptionsT]]:
+    """A frozen dataclass of options that verbs share, in this panel unless an option names another."""
+
+    def make(cls: type[OptionsT]) -> type[OptionsT]:
+        for name, value in vars(cls).copy().items():
+            if isinstance(value, Declared):
+                value.info.rich_help_panel = value.info.rich_help_panel or panel
+                setattr(cls, name, field(default=value.default, metadata={"declared": value}))
+        return dataclass(frozen=True, kw_only=True)(cls)
+
+    return make
+
+
+def with_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb as typer takes it: its parameters declare options, or are groups of them."""
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, type] = {}
+    groups: dict[str, Any] = {}
+    hints = get_type_hints(verb, include_extras=True)
     for parameter in inspect.signature(verb).parameters.values():
         hint = hints[parameter.name]
-        if not isinstance(hint, type) or not is_dataclass(hint):
+        if isinstance(parameter.default, Declared):
+            parameters.append(_to_typer(parameter.name, hint, parameter.default, parameter.kind))
+        elif is_dataclass(hint):
+            groups[parameter.name] = hint
+            types = get_type_hints(hint)
+            parameters += [_to_typer(each.name, types[each.name], each.metadata["declared"]) for each in fields(hint)]
+        else:
             parameters.append(parameter.replace(annotation=hint))
-            continue
-        groups[parameter.name] = hint
-        parameters += inspect.signature(hint, eval_str=True).parameters.values()
-    flat = inspect.Signature(parameters, return_annotation=int)
+    flat = inspect.Signature(parameters)
 
     @wraps(verb)
-    def run(*args: Any, **options: Any) -> int:
-        given = flat.bind(*args, **options).arguments
+    def run(*arguments: Any, **options: Any) -> Any:
+        given = flat.bind(*arguments, **options)
+        given.apply_defaults()
+        values = given.arguments
         for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group) if each.name in given})
-        return verb(**given)
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        return verb(**values)
 
     run.__signature__ = flat  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -96,15 +176,13 @@ def expand_groups(verb: Callable[..., int]) -> Callable[..., int]:
 
 # Input.
 
-PathArgument: TypeAlias = Annotated[str, argument("PATH", "Dataset to read: a folder, file or glob pattern.")]
-RawPathArgument: TypeAlias = Annotated[
-    str | None, argument("PATH", "Dataset or raw data: a folder, file or glob pattern. Left out with --masks.")
-]
-PathsArgument: TypeAlias = Annotated[list[str], argument("PATH", "Record files, folders or glob patterns.")]
-InputArgument: TypeAlias = Annotated[str, argument("IN", "Dataset to read: a folder, file or glob pattern.")]
-SchemaOption: TypeAlias = Annotated[
-    str | None, text_option("--schema", "FILE", "Schema of the records (JSON); inferred by default.")
-]
+PATH_ARGUMENT = argument("PATH", "Dataset to read: a folder, file or glob pattern.")
+RAW_PATH_ARGUMENT = argument(
+    "PATH", "Dataset or raw data: a folder, file or glob pattern. Left out with --masks.", default=None
+)
+PATHS_ARGUMENT = argument("PATH", "Record files, folders or glob patterns.")
+INPUT_ARGUMENT = argument("IN", "Dataset to read: a folder, file or glob pattern.")
+SCHEMA_OPTION = text_option("--schema", "FILE", "Schema of the records (JSON); inferred by default.")
 
 
 class Preview(StrEnum):
@@ -118,95 +196,67 @@ class Preview(StrEnum):
     NONE = "none"
 
 
-class PayloadForm(StrEnum):
-    """How payloads can be read."""
+PayloadForm: TypeAlias = Literal["example", "sequence", "bytes"]
+"""How payloads can be read."""
 
-    EXAMPLE = "example"
-    SEQUENCE = "sequence"
-    BYTES = "bytes"
-
-
-KindOption: TypeAlias = Annotated[
-    PayloadForm | None,
-    text_option(
-        "--kind",
-        "example|sequence|bytes",
-        "Read payloads as this message type instead of detecting it; bytes: do not parse them.",
-        Panel.SOURCE,
-    ),
-]
-SplitsOption: TypeAlias = Annotated[str | None, text_option("--split", "A,B", "Use only these splits.", Panel.SOURCE)]
-MapOption: TypeAlias = Annotated[
-    str | None,
-    text_option(
-        "--map",
-        "FILE.py:FUNC",
-        "Python function applied to each row; may return one row, several, or none.",
-        Panel.COLUMNS,
-    ),
-]
-VerifyOption: TypeAlias = Annotated[
-    str,
-    text_option(
-        "--verify", "full|headers", "How to verify images: decode every pixel, or read headers only.", Panel.CHECKS
-    ),
-]
-LimitRowsOption: TypeAlias = Annotated[
-    int | None, integer_option("--limit", "Read only the first N rows.", Panel.SOURCE, do="--limit 10")
-]
+KIND_OPTION = choice_option(
+    "--kind",
+    PayloadForm,
+    "Read payloads as this message type instead of detecting it; bytes: do not parse them.",
+    Panel.SOURCE,
+)
+SPLITS_OPTION = text_option("--split", "A,B", "Use only these splits.", Panel.SOURCE)
+MAP_OPTION = text_option(
+    "--map",
+    "FILE.py:FUNC",
+    "Python function applied to each row; may return one row, several, or none.",
+    Panel.COLUMNS,
+)
+VERIFY_OPTION = text_option(
+    "--verify",
+    "full|headers",
+    "How to verify images: decode every pixel, or read headers only.",
+    Panel.CHECKS,
+    default="full",
+)
+LIMIT_ROWS_OPTION = integer_option("--limit", "Read only the first N rows.", Panel.SOURCE, do="--limit 10")
 
 # Output.
 
-OutputArgument: TypeAlias = Annotated[str, argument("OUT", "Folder to create.")]
-StratifyOption: TypeAlias = Annotated[
-    str | None,
-    text_option("--stratify", "KEY", "Keep the split ratios exact within each class of this column.", Panel.SPLITS),
-]
-ShardSizeOption: TypeAlias = Annotated[
-    str, text_option("--shard-size", "SIZE", "Approximate size of a shard.", Panel.OUTPUT)
-]
-ShardsOption: TypeAlias = Annotated[
-    int | None, integer_option("--shards", "Shards per split; overrides --shard-size.", Panel.OUTPUT)
-]
-CompressionOption: TypeAlias = Annotated[
-    str | None,
-    text_option(
-        "--compression", "NAME", "Compression of the shards: none, gzip or zlib. Default: as in IN.", Panel.OUTPUT
-    ),
-]
-FormatOption: TypeAlias = Annotated[
-    str | None, text_option("--format", "tfds", "Also write the files that tensorflow_datasets reads.", Panel.OUTPUT)
-]
+OUTPUT_ARGUMENT = argument("OUT", "Folder to create.")
+STRATIFY_OPTION = text_option(
+    "--stratify", "KEY", "Keep the split ratios exact within each class of this column.", Panel.SPLITS
+)
+SHARD_SIZE_OPTION = text_option("--shard-size", "SIZE", "Approximate size of a shard.", Panel.OUTPUT, default="128MB")
+SHARDS_OPTION = integer_option("--shards", "Shards per split; overrides --shard-size.", Panel.OUTPUT)
+COMPRESSION_OPTION = text_option(
+    "--compression", "NAME", "Compression of the shards: none, gzip or zlib. Default: as in IN.", Panel.OUTPUT
+)
+FORMAT_OPTION = text_option("--format", "tfds", "Also write the files that tensorflow_datasets reads.", Panel.OUTPUT)
 
 # Run.
 
-WorkersOption: TypeAlias = Annotated[
-    int | None, integer_option("--workers", "Parallel workers. Default: one per core.", Panel.RUN, do="--workers 2")
-]
-DryRunOption: TypeAlias = Annotated[
-    bool, flag_option("--dry-run", "Print what would be written, and write nothing.", Panel.RUN)
-]
-FreshOption: TypeAlias = Annotated[
-    bool, flag_option("--fresh", "Start over: discard an unfinished run and overwrite OUT.", Panel.RUN)
-]
-JsonOption: TypeAlias = Annotated[bool, flag_option("--json", "Print one JSON document.", Panel.RUN)]
+WORKERS_OPTION = integer_option("--workers", "Parallel workers. Default: one per core.", Panel.RUN, do="--workers 2")
+DRY_RUN_OPTION = flag_option("--dry-run", "Print what would be written, and write nothing.", Panel.RUN)
+FRESH_OPTION = flag_option("--fresh", "Start over: discard an unfinished run and overwrite OUT.", Panel.RUN)
+JSON_OPTION = flag_option("--json", "Print one JSON document.", Panel.RUN)
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_group()
 class CopyOptions:
     """How a copy of a dataset is written."""
 
-    shard_size: ShardSizeOption = "128MB"
-    shards: ShardsOption = None
-    compression: CompressionOption = None
-    format: FormatOption = None
-    workers: WorkersOption = None
-    dry_run: DryRunOption = False
-    fresh: FreshOption = False
+    shard_size: str = SHARD_SIZE_OPTION
+    shards: int | None = SHARDS_OPTION
+    compression: str | None = COMPRESSION_OPTION
+    format: str | None = FORMAT_OPTION
+    workers: int | None = WORKERS_OPTION
+    dry_run: bool = DRY_RUN_OPTION
+    fresh: bool = FRESH_OPTION
 
     def to_dict(self) -> dict[str, Any]:
         """The options as the function of a verb takes them, which has no dry run."""
-        return {name: value for name, value in asdict(self).items() if name != "dry_run"}
+        return {name: value for name, value in vars(self).items() if name != "dry_run"}
 
 
 def print_opaque_payload_note(schema: Schema) -> None:
@@ -328,10 +378,9 @@ _BY_OPTION: Mapping[str, tuple[str, ...]] = {
     "--method": ("oversample", "undersample", "smote"),
     "--augment": ("flip", "crop", "rotate", "colour"),
 }
-_EXPORT_FORMATS = (
-    *("parquet", "arrow", "arrow-stream", "csv", "tsv", "jsonl"),
-    *("webdataset", "images", "coco", "voc", "tfds"),
-)
+ExportFormat: TypeAlias = Literal[
+    "parquet", "arrow", "arrow-stream", "csv", "tsv", "jsonl", "webdataset", "images", "coco", "voc", "tfds"
+]
 _ALTERNATIVES = re.compile(r"[a-z][a-z-]*(?:\|[a-z][a-z-]*)*")
 
 
@@ -339,7 +388,7 @@ def list_choices(param: Any) -> tuple[str, ...]:
     """The values of an option, if they are few: from this table, or spelled out as `full|headers`."""
     metavar = str(param.metavar or "")
     if metavar == "FORMAT" and "--format" in param.opts:
-        return _EXPORT_FORMATS
+        return get_args(ExportFormat)
     known = next((_BY_OPTION[option] for option in param.opts if option in _BY_OPTION), ())
     return known or (tuple(metavar.split("|")) if _ALTERNATIVES.fullmatch(metavar) else ())
 

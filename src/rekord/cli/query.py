@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import escape_controls, truncate
-from rekord.cli.options import argument, integer_option, output_option, text_option
+from rekord.cli.options import argument, choice_option, integer_option, output_option, text_option
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.report.formatting import format_count
@@ -24,54 +24,33 @@ if TYPE_CHECKING:
 _DEFAULT_ROWS = 40
 
 
-class ResultFormat(StrEnum):
-    """How the result is written."""
+ResultFormat: TypeAlias = Literal["table", "csv", "tsv", "jsonl", "parquet"]
+"""How the result is written."""
 
-    TABLE = "table"
-    CSV = "csv"
-    TSV = "tsv"
-    JSONL = "jsonl"
-    PARQUET = "parquet"
+_FORMATS_BY_EXTENSION: Mapping[str, ResultFormat] = {
+    ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"
+}  # fmt: skip
 
 
-_FORMATS_BY_EXTENSION = {
-    ".csv": ResultFormat.CSV,
-    ".tsv": ResultFormat.TSV,
-    ".jsonl": ResultFormat.JSONL,
-    ".ndjson": ResultFormat.JSONL,
-    ".parquet": ResultFormat.PARQUET,
-}
-
-
+@shared.with_options
 def query(
-    path: shared.PathArgument,
-    sql: Annotated[str, argument("SQL", "Query, such as: select label, count(*) from records group by 1")],
-    split: Annotated[
-        str | None, text_option("--split", "NAME", "Split that the table `records` holds. Default: all.")
-    ] = None,
-    schema: shared.SchemaOption = None,
-    kind: shared.KindOption = None,
-    format: Annotated[
-        ResultFormat | None,
-        text_option(
-            "--format",
-            "table|csv|tsv|jsonl|parquet",
-            "Format of the result. Default: a table in a terminal, otherwise CSV.",
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        output_option("FILE", "Write the result to a file, in the format of its extension."),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        integer_option(
-            "--limit",
-            f"Print only the first N rows; 0 for all. Default: {_DEFAULT_ROWS} in a table, otherwise all.",
-            do="--limit 100",
-        ),
-    ] = None,
-    as_json: shared.JsonOption = False,
+    path: str = shared.PATH_ARGUMENT,
+    sql: str = argument("SQL", "Query, such as: select label, count(*) from records group by 1"),
+    split: str | None = text_option("--split", "NAME", "Split that the table `records` holds. Default: all."),
+    schema: str | None = shared.SCHEMA_OPTION,
+    kind: shared.PayloadForm | None = shared.KIND_OPTION,
+    format: ResultFormat | None = choice_option(
+        "--format",
+        ResultFormat,
+        "Format of the result. Default: a table in a terminal, otherwise CSV.",
+    ),
+    output: str | None = output_option("FILE", "Write the result to a file, in the format of its extension."),
+    limit: int | None = integer_option(
+        "--limit",
+        f"Print only the first N rows; 0 for all. Default: {_DEFAULT_ROWS} in a table, otherwise all.",
+        do="--limit 100",
+    ),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Query records with SQL. Only the columns that the query names are read.
 
@@ -83,7 +62,7 @@ def query(
     from rekord.verbs.query import select_query_splits
 
     chosen = _choose_format(format, output, as_json=as_json)
-    splits = select_query_splits(path, split, schema, None if kind is None else kind.value)
+    splits = select_query_splits(path, split, schema, kind)
     for one in splits[:1]:
         shared.print_opaque_payload_note(one.schema)
     if output is not None:
@@ -96,12 +75,12 @@ def query(
         elif output is not None:
             _save_result(rows, output, chosen)
             console.print_status(f"{format_count(rows.taken, 'row')} in {escape_controls(output)}")
-        elif chosen == ResultFormat.TABLE:
+        elif chosen == "table":
             rows.limit = _DEFAULT_ROWS if limit is None else limit or None
             _print_table(rows)
             more = rows.has_more
         else:
-            for line in iter_lines(rows, chosen.value, safe=console.is_terminal(sys.stdout)):
+            for line in iter_lines(rows, chosen, safe=console.is_terminal(sys.stdout)):
                 console.print_line(line)
     if more:
         left = _count_rows(splits, sql)
@@ -136,26 +115,26 @@ def _save_result(rows: LimitedResult, output: str, chosen: ResultFormat) -> None
     from rekord.storage.transaction import Output, publish
 
     with publish(output) as staged, Output(staged) as file:
-        if chosen == ResultFormat.PARQUET:
+        if chosen == "parquet":
             write_parquet(rows, file)
             return
-        for line in iter_lines(rows, chosen.value):
+        for line in iter_lines(rows, chosen):
             file.write(f"{line}\n".encode(errors="backslashreplace"))
 
 
 def _choose_format(format: ResultFormat | None, output: str | None, *, as_json: bool) -> ResultFormat:
     if as_json and (format is not None or output is not None):
-        other = f"--format {format.value}" if format is not None else "--output"
+        other = f"--format {format}" if format is not None else "--output"
         raise _query_option_error("--json or another format, not both", f"--json and {other}", "leave --json out")
     if output is None:
         if format is None:
-            return ResultFormat.TABLE if console.is_terminal(sys.stdout) else ResultFormat.CSV
-        if format == ResultFormat.PARQUET:
+            return "table" if console.is_terminal(sys.stdout) else "csv"
+        if format == "parquet":
             raise _query_option_error("a file for Parquet", "standard output", "-o answer.parquet")
         return format
     ending = os.path.splitext(output)[1].lower()
     by_name = _FORMATS_BY_EXTENSION.get(ending)
-    if format == ResultFormat.TABLE:
+    if format == "table":
         raise _query_option_error("csv, tsv, jsonl or parquet for a file", "table", "-o answer.csv")
     if format is None and by_name is None:
         raise _query_option_error(

@@ -5,15 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console
 from rekord.cli import write_options as options
 from rekord.cli.console import StyledText, escape_controls, shorten_paths
 from rekord.cli.flag_hints import translate_document, translate_error, translate_hint
-from rekord.cli.options import Panel, flag_option, integer_option, text_option
+from rekord.cli.options import Panel, flag_option, integer_option, option_group, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_byte_size
 
@@ -23,7 +21,9 @@ if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
     from rekord.schema import Schema
     from rekord.sources.base import DetectedSource, SourceGuess
+    from rekord.sources.detect import SourceOverrides
     from rekord.verbs.infer import StoredRow
+    from rekord.verbs.write import MaskOptions
 
 DRY_RUN_ROWS = 3
 _MAX_JSON_BYTES = 1024
@@ -31,234 +31,167 @@ _MAX_CLASS_IDS = 12
 _MAX_SHOWN_UNUSED = 6
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageFileOptions:
-    """How files of images and arrays are read, for `write`, `infer` and `show`."""
+@option_group(Panel.SOURCE)
+class SourceOptions:
+    """Where raw data is and how it is read, for `write`, `infer` and `show`; nothing is given for record files."""
 
-    images_as: Annotated[
-        str | None,
-        text_option(
-            "--images-as", "png|jpeg", "Convert images that are neither PNG nor JPEG: TIFF, HEIC, …", Panel.SOURCE
-        ),
-    ] = None
-    georeference: Annotated[
-        bool, flag_option("--georeference", "Keep the coordinates of GeoTIFF files.", Panel.SOURCE)
-    ] = False
-    pages: Annotated[
-        bool, flag_option("--pages", "One row per page of a TIFF, or per frame of a DICOM file.", Panel.SOURCE)
-    ] = False
-    rescale: Annotated[
-        bool, flag_option("--rescale", "Apply the slope and intercept of DICOM files.", Panel.SOURCE)
-    ] = False
-    metadata: Annotated[
-        str | None,
-        text_option("--metadata", "A,B", "Technical fields of DICOM files to keep, such as Modality.", Panel.SOURCE),
-    ] = None
-    affine: Annotated[
-        bool, flag_option("--affine", "Keep the matrix from voxels to millimetres of NIfTI files.", Panel.SOURCE)
-    ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextFileOptions(ImageFileOptions):
-    """How text files are read, too, for `write`, `infer` and `show`."""
-
-    encoding: Annotated[
-        str | None,
-        text_option("--encoding", "NAME", "Encoding of text files: latin-1, cp1252, utf-16, …", Panel.SOURCE),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        text_option(
-            "--delimiter", "CHAR", "Character between the fields of a CSV file; tab for a tab.", Panel.SOURCE
-        ),
-    ] = None
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line of a CSV file or a sheet has the column names; detected for CSV.",
-            rich_help_panel=Panel.SOURCE,
-        ),
-    ] = None
-    na: Annotated[
-        str | None,
-        text_option("--na", "A,B", "Fields of a CSV file that are missing values, besides empty ones.", Panel.SOURCE),
-    ] = None
-    decimal: Annotated[
-        str | None, text_option("--decimal", "CHAR", "Decimal mark of a CSV file: a point or a comma.", Panel.SOURCE)
-    ] = None
-    numbers: Annotated[
-        str | None,
-        text_option(
-            "--numbers",
-            "A,B",
-            "Columns of a CSV file to read as numbers without currency signs, percent signs and separators.",
-            Panel.SOURCE,
-        ),
-    ] = None
-    strip: Annotated[bool, flag_option("--strip", "Remove spaces around the texts of a CSV file.", Panel.SOURCE)] = (
-        False
+    images: str | None = text_option("--images", "DIR", "Folder of images, for --masks or a list of files.")
+    masks: str | None = text_option("--masks", "DIR", "Folder of masks that belong to --images.")
+    classes: str | None = text_option(
+        "--classes", "N|FILE", "Number of classes, or a file with one class name per line."
     )
-    sheet: Annotated[str | None, text_option("--sheet", "NAME", "Sheet of a spreadsheet.", Panel.SOURCE)] = None
-    table: Annotated[str | None, text_option("--table", "NAME", "Table of a database file.", Panel.SOURCE)] = None
-    query: Annotated[
-        str | None, text_option("--query", "SQL", "SELECT statement for a SQLite or DuckDB file.", Panel.SOURCE)
-    ] = None
-    group: Annotated[
-        str | None, text_option("--group", "PATH", "Group of an HDF5 file whose datasets are columns.", Panel.SOURCE)
-    ] = None
-    text: Annotated[
-        bool | None,
-        typer.Option(
-            "--text/--no-text",
-            help="Whether a list of images has texts instead of classes; detected by default.",
-            rich_help_panel=Panel.SOURCE,
-        ),
-    ] = None
-    box_format: Annotated[
-        str | None,
-        text_option(
-            "--box-format",
-            "xyxy|xywh|center_xywh",
-            "Meaning of the four numbers of a box in a CSV file; detected by default.",
-            Panel.SOURCE,
-        ),
-    ] = None
+    ignore: str | None = text_option("--ignore", "N", "Mask id of pixels without a class, or none if all have one.")
+    label_map: str | None = text_option("--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.")
+    images_as: str | None = text_option(
+        "--images-as", "png|jpeg", "Convert images that are neither PNG nor JPEG: TIFF, HEIC, …"
+    )
+    georeference: bool = flag_option("--georeference", "Keep the coordinates of GeoTIFF files.")
+    pages: bool = flag_option("--pages", "One row per page of a TIFF, or per frame of a DICOM file.")
+    rescale: bool = flag_option("--rescale", "Apply the slope and intercept of DICOM files.")
+    metadata: str | None = text_option(
+        "--metadata", "A,B", "Technical fields of DICOM files to keep, such as Modality."
+    )
+    affine: bool = flag_option("--affine", "Keep the matrix from voxels to millimetres of NIfTI files.")
+    encoding: str | None = text_option("--encoding", "NAME", "Encoding of text files: latin-1, cp1252, utf-16, …")
+    delimiter: str | None = text_option(
+        "--delimiter", "CHAR", "Character between the fields of a CSV file; tab for a tab."
+    )
+    header: bool | None = flag_option(
+        "--header/--no-header",
+        "Whether the first line of a CSV file or a sheet has the column names; detected for CSV.",
+        default=None,
+    )
+    na: str | None = text_option("--na", "A,B", "Fields of a CSV file that are missing values, besides empty ones.")
+    decimal: str | None = text_option("--decimal", "CHAR", "Decimal mark of a CSV file: a point or a comma.")
+    numbers: str | None = text_option(
+        "--numbers",
+        "A,B",
+        "Columns of a CSV file to read as numbers without currency signs, percent signs and separators.",
+    )
+    strip: bool = flag_option("--strip", "Remove spaces around the texts of a CSV file.")
+    sheet: str | None = text_option("--sheet", "NAME", "Sheet of a spreadsheet.")
+    table: str | None = text_option("--table", "NAME", "Table of a database file.")
+    query: str | None = text_option("--query", "SQL", "SELECT statement for a SQLite or DuckDB file.")
+    group: str | None = text_option("--group", "PATH", "Group of an HDF5 file whose datasets are columns.")
+    text: bool | None = flag_option(
+        "--text/--no-text",
+        "Whether a list of images has texts instead of classes; detected by default.",
+        default=None,
+    )
+    box_format: str | None = text_option(
+        "--box-format",
+        "xyxy|xywh|center_xywh",
+        "Meaning of the four numbers of a box in a CSV file; detected by default.",
+    )
 
-    annotation_format: Annotated[
-        str | None,
-        text_option(
-            "--annotation-format",
-            "NAME",
-            "Format of a folder of annotations that Datumaro reads: cvat, mot_seq, … (needs rekord[annotations]).",
-            Panel.SOURCE,
-        ),
-    ] = None
+    annotation_format: str | None = text_option(
+        "--annotation-format",
+        "NAME",
+        "Format of a folder of annotations that Datumaro reads: cvat, mot_seq, … (needs rekord[annotations]).",
+    )
+    every: int | None = integer_option("--every", "Store every N-th frame of videos instead of the files.")
+    fps: str | None = text_option("--fps", "RATE", "Store the frames of videos at this rate per second.")
+    clips: int | None = integer_option("--clip-frames", "Store clips of N frames, one per record.")
+    remainder: str | None = text_option("--remainder", "keep|drop", "Whether to store a last clip that is shorter.")
+    frames: str | None = text_option(
+        "--frames", "jpeg|png|tensor", "How frames of videos are stored; jpeg by default."
+    )
+    frame_size: str | None = text_option("--frame-size", "HxW", "Resize frames of videos to this size.")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The options as `SourceOverrides` takes them."""
+    def to_overrides(self) -> SourceOverrides:
+        """The options as sources take them; a flag that is not given overrides nothing."""
         from rekord.sources.array_files import check_images_as
+        from rekord.sources.detect import SourceOverrides
 
+        known = SourceOverrides.__dataclass_fields__
+        given = {name: None if value is False else value for name, value in vars(self).items() if name in known}
         # An empty field is missing unless Python says otherwise: a list of words would not mention it.
         na = None if self.na is None else list(dict.fromkeys(["", *[word.strip() for word in self.na.split(",")]]))
-        return {
-            **vars(self),
-            "delimiter": "\t" if self.delimiter in ("tab", "\\t") else self.delimiter,
-            "na": na,
-            "numbers": options.parse_optional_names(self.numbers),
-            "strip": self.strip or None,
-            "images_as": check_images_as(self.images_as) if self.images_as is not None else None,
-            "georeference": self.georeference or None,
-            "pages": self.pages or None,
-            "rescale": self.rescale or None,
-            "metadata": options.parse_optional_names(self.metadata),
-            "affine": self.affine or None,
-        }
+        return SourceOverrides(
+            **given
+            | {
+                "images": self.images if self.masks is None else None,
+                "classes": options.parse_classes(self.classes),
+                "ignore": options.parse_ignore(self.ignore),
+                "delimiter": "\t" if self.delimiter in ("tab", "\\t") else self.delimiter,
+                "header": self.header,
+                "text": self.text,
+                "na": na,
+                "numbers": options.parse_optional_names(self.numbers),
+                "images_as": check_images_as(self.images_as) if self.images_as is not None else None,
+                "metadata": options.parse_optional_names(self.metadata),
+                "frame_size": self._parse_frame_size(),
+                "fps": self._parse_fps(),
+            }
+        )
+
+    def to_mask_options(self, colours: str | None = None) -> MaskOptions:
+        """What overrides the masks of a source."""
+        from rekord.verbs.write import MaskOptions
+
+        classes, ignored = options.parse_classes(self.classes), options.parse_ignore(self.ignore)
+        return MaskOptions(
+            classes=classes if isinstance(classes, int) else None,
+            ignore="as the source" if self.ignore is None else ignored,
+            colours=options.read_colours(colours, ignored),
+        )
+
+    def find_masks(
+        self, verb: str, argument: str, *, excluded: bool, layout: str | None, out: str | None = None
+    ) -> DetectedSource:
+        """The source that --images and --masks name, in place of an argument of the verb."""
+        from rekord.sources.detect import identify_masked
+
+        assert self.masks is not None
+        if self.images is None or excluded:
+            what = "`--masks` needs `--images`"
+            if self.images is not None:
+                what = f"{argument} excludes `--images` and `--masks`"
+            words = ["--images", self.images or "DIR", "--masks", self.masks, *([] if out is None else [out])]
+            raise error("U601", what, do=f"rekord {verb} {escape_controls(shlex.join(words))}")
+        return identify_masked(self.images, self.masks, layout=layout)
+
+    def _parse_frame_size(self) -> tuple[int, int] | None:
+        if self.frame_size is None:
+            return None
+        with options.attribute_errors_to_option("--frame-size", self.frame_size, "--frame-size 240x320"):
+            return options.parse_size(self.frame_size)
+
+    def _parse_fps(self) -> float | None:
+        try:
+            return None if self.fps is None else float(self.fps)
+        except ValueError:
+            raise console.invalid_option("--fps", str(self.fps), "frames per second", "--fps 2") from None
 
 
-@dataclass(frozen=True, kw_only=True)
-class VideoOptions:
-    """Which frames of videos are stored, and how, for `write`, `infer` and `show`."""
+@option_group(Panel.SOURCE)
+class PreviewOptions(SourceOptions):
+    """How `infer` and `show` read raw data."""
 
-    every: Annotated[
-        int | None, integer_option("--every", "Store every N-th frame of videos instead of the files.", Panel.SOURCE)
-    ] = None
-    fps: Annotated[
-        str | None, text_option("--fps", "RATE", "Store the frames of videos at this rate per second.", Panel.SOURCE)
-    ] = None
-    clips: Annotated[
-        int | None,
-        integer_option("--clip-frames", "Store clips of N frames, one per record.", Panel.SOURCE),
-    ] = None
-    remainder: Annotated[
-        str | None,
-        text_option("--remainder", "keep|drop", "Whether to store a last clip that is shorter.", Panel.SOURCE),
-    ] = None
-    frames: Annotated[
-        str | None,
-        text_option("--frames", "jpeg|png|tensor", "How frames of videos are stored; jpeg by default.", Panel.SOURCE),
-    ] = None
-    frame_size: Annotated[
-        str | None, text_option("--frame-size", "HxW", "Resize frames of videos to this size.", Panel.SOURCE)
-    ] = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options as `SourceOverrides` takes them."""
-        size = rate = None
-        if self.frame_size is not None:
-            with options.attribute_errors_to_option("--frame-size", self.frame_size, "--frame-size 240x320"):
-                size = options.parse_size(self.frame_size)
-        if self.fps is not None:
-            try:
-                rate = float(self.fps)
-            except ValueError:
-                expected = "frames per second"
-                raise console.invalid_option("--fps", self.fps, expected, "--fps 2") from None
-        return {**vars(self), "frame_size": size, "fps": rate}
+    layout: str | None = text_option("--layout", "NAME", "Layout of the records, for raw data; as in write.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RawOptions:
-    """How `infer` and `show` read raw data; nothing is given for record files."""
-
-    layout: Annotated[
-        str | None, text_option("--layout", "NAME", "Layout of the records, for raw data; as in write.", Panel.SOURCE)
-    ] = None
-    images: Annotated[
-        str | None,
-        text_option(
-            "--images", "DIR", "Folder of images, for --masks or a list of files; as in write.", Panel.SOURCE
-        ),
-    ] = None
-    masks: Annotated[
-        str | None,
-        text_option("--masks", "DIR", "Folder of masks that belong to --images, without PATH.", Panel.SOURCE),
-    ] = None
-    classes: Annotated[
-        str | None, text_option("--classes", "N|FILE", "Classes of raw data; as in write.", Panel.SOURCE)
-    ] = None
-    ignore: Annotated[
-        str | None, text_option("--ignore", "N", "Mask id of pixels without a class; as in write.", Panel.SOURCE)
-    ] = None
-    label_map: Annotated[
-        str | None, text_option("--label-map", "FILE", "Class ids by name, for detection; as in write.", Panel.SOURCE)
-    ] = None
-
-
-def prepare_raw_data(
-    verb: str,
-    path: str | None,
-    raw: RawOptions,
-    text_files: TextFileOptions,
-    videos: VideoOptions,
-    limit: int | None = None,
-) -> Conversion | None:
+def prepare_raw_data(verb: str, path: str | None, raw: PreviewOptions, limit: int | None = None) -> Conversion | None:
     """The conversion that `rekord write` would run; None for record files."""
-    from rekord.sources.detect import SourceOverrides, build_source, identify_masked
+    from rekord.sources.detect import build_source
     from rekord.verbs.infer import identify_raw_data, prepare_preview
     from rekord.verbs.options import WriteOptions
-    from rekord.verbs.write import LAYOUTS, MaskOptions
+    from rekord.verbs.write import LAYOUTS
 
-    read_as = {**text_files.to_dict(), **videos.to_dict()}
     if raw.layout is not None:
         from rekord.arguments import one_of
 
         one_of("layout", raw.layout, LAYOUTS, do='layout="auto"')
+    overrides = raw.to_overrides()
     found: DetectedSource | None
-    images = raw.images
     if raw.masks is not None:
-        if images is None or path is not None:
-            what = "`--masks` needs `--images`" if images is None else "PATH excludes `--images` and `--masks`"
-            folders = shlex.join(["--images", images or "DIR", "--masks", raw.masks])
-            raise error("U601", what, do=f"rekord {verb} {escape_controls(folders)}")
-        found, images = identify_masked(images, raw.masks, layout=raw.layout), None
+        found = raw.find_masks(verb, "PATH", excluded=path is not None, layout=raw.layout)
     elif path is None:
         raise error("U601", f"`rekord {verb}` needs PATH", do=f"rekord {verb} --help")
     else:
-        found = identify_raw_data(path, layout=raw.layout, annotation_format=text_files.annotation_format)
+        found = identify_raw_data(path, layout=raw.layout, annotation_format=raw.annotation_format)
     if found is None:
-        if any(value is not None for value in (*vars(raw).values(), *read_as.values())):
+        if raw != PreviewOptions():
             raise error(
                 "U605",
                 "options of raw data do not apply to record files",
@@ -267,15 +200,8 @@ def prepare_raw_data(
                 do="leave the options that say how to read raw data out",
             )
         return None
-    classes = options.parse_classes(raw.classes)
-    ignored = options.parse_ignore(raw.ignore)
-    overrides = SourceOverrides(classes=classes, ignore=ignored, label_map=raw.label_map, images=images, **read_as)
-    masks = MaskOptions(
-        classes=classes if isinstance(classes, int) else None,
-        ignore="as the source" if raw.ignore is None else ignored,
-    )
-    source = build_source(found, overrides)
-    return prepare_preview(source, WriteOptions(layout=raw.layout, limit=limit), masks=masks, detected=found)
+    requested = WriteOptions(layout=raw.layout, limit=limit)
+    return prepare_preview(build_source(found, overrides), requested, masks=raw.to_mask_options(), detected=found)
 
 
 def layout_name(conversion: Conversion) -> str:

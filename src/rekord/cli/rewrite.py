@@ -6,7 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console, write_options
 from rekord.cli import options as shared
@@ -22,50 +22,38 @@ if TYPE_CHECKING:
     from rekord.verbs.rewrite import PreparedRewrite
 
 
-@shared.expand_groups
+@shared.with_options
 def rewrite(
-    source: shared.InputArgument,
-    out: shared.OutputArgument,
+    source: str = shared.INPUT_ARGUMENT,
+    out: str = shared.OUTPUT_ARGUMENT,
     *,
-    also: Annotated[
-        list[str] | None,
-        text_option("--also", "PATH", "Another dataset, appended to IN; may be repeated.", Panel.SOURCE),
-    ] = None,
-    cast: Annotated[
-        list[str] | None,
-        text_option(
-            "--cast", "KEY=TYPE", "Convert a column to another type, if no value changes: label=int64.", Panel.COLUMNS
-        ),
-    ] = None,
-    rename: Annotated[list[str] | None, text_option("--rename", "OLD=NEW", "Rename a column.", Panel.COLUMNS)] = None,
-    drop: Annotated[str | None, text_option("--drop", "A,B", "Drop these columns.", Panel.COLUMNS)] = None,
-    keep: Annotated[str | None, text_option("--keep", "A,B", "Drop all other columns.", Panel.COLUMNS)] = None,
-    fill: Annotated[
-        list[str] | None,
-        text_option("--fill", "KEY=VALUE", "Value to store where a column is missing.", Panel.COLUMNS),
-    ] = None,
-    where: Annotated[
-        str | None, text_option("--where", "SQL", "Keep only records that match this condition.", Panel.SOURCE)
-    ] = None,
-    kind: shared.KindOption = None,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
-    ] = None,
-    index: Annotated[str | None, text_option("--index", "A,B", "Columns to add to the index.", Panel.OUTPUT)] = None,
-    shuffle: Annotated[bool, flag_option("--shuffle", "Shuffle records within each split.", Panel.SPLITS)] = False,
-    seed: Annotated[int, integer_option("--seed", "Seed for shuffling.", Panel.SPLITS)] = 0,
-    orient: Annotated[
-        bool, flag_option("--orient", "Turn images upright as their EXIF says, with masks and boxes.", Panel.COLUMNS)
-    ] = False,
-    strip_metadata: Annotated[
-        bool,
-        flag_option(
-            "--strip-metadata", "Remove EXIF and texts from images, without encoding them again.", Panel.COLUMNS
-        ),
-    ] = False,
-    lossy: Annotated[bool, flag_option("--lossy", "Allow --cast to truncate and round.", Panel.COLUMNS)] = False,
+    also: list[str] | None = text_option(
+        "--also", "PATH", "Another dataset, appended to IN; may be repeated.", Panel.SOURCE
+    ),
+    cast: list[str] | None = text_option(
+        "--cast", "KEY=TYPE", "Convert a column to another type, if no value changes: label=int64.", Panel.COLUMNS
+    ),
+    rename: list[str] | None = text_option("--rename", "OLD=NEW", "Rename a column.", Panel.COLUMNS),
+    drop: str | None = text_option("--drop", "A,B", "Drop these columns.", Panel.COLUMNS),
+    keep: str | None = text_option("--keep", "A,B", "Drop all other columns.", Panel.COLUMNS),
+    fill: list[str] | None = text_option(
+        "--fill", "KEY=VALUE", "Value to store where a column is missing.", Panel.COLUMNS
+    ),
+    where: str | None = text_option("--where", "SQL", "Keep only records that match this condition.", Panel.SOURCE),
+    kind: shared.PayloadForm | None = shared.KIND_OPTION,
+    schema: str | None = text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS),
+    index: str | None = text_option("--index", "A,B", "Columns to add to the index.", Panel.OUTPUT),
+    shuffle: bool = flag_option("--shuffle", "Shuffle records within each split.", Panel.SPLITS),
+    seed: int = integer_option("--seed", "Seed for shuffling.", Panel.SPLITS, default=0),
+    orient: bool = flag_option(
+        "--orient", "Turn images upright as their EXIF says, with masks and boxes.", Panel.COLUMNS
+    ),
+    strip_metadata: bool = flag_option(
+        "--strip-metadata", "Remove EXIF and texts from images, without encoding them again.", Panel.COLUMNS
+    ),
+    lossy: bool = flag_option("--lossy", "Allow --cast to truncate and round.", Panel.COLUMNS),
     output: shared.CopyOptions,
-    as_json: shared.JsonOption = False,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Rewrite a dataset with other shards, another order or other columns.
 
@@ -76,7 +64,7 @@ def rewrite(
 
     began = time.perf_counter()
     requested = RewriteOptions(
-        kind=None if kind is None else kind.value,
+        kind=kind,
         schema=write_options.read_schema(schema),
         cast=parse_pairs("--cast", cast, do="--cast label=int64"),
         rename=parse_pairs("--rename", rename, do="--rename old=new"),
@@ -101,30 +89,24 @@ def rewrite(
     return report_conversion(out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None})
 
 
-@shared.expand_groups
+@shared.with_options
 def split(
-    source: shared.InputArgument,
-    out: shared.OutputArgument,
+    source: str = shared.INPUT_ARGUMENT,
+    out: str = shared.OUTPUT_ARGUMENT,
     *,
-    split_: Annotated[str | None, text_option("--split", "A=0.8,B=0.2", "New splits by ratio.", Panel.SPLITS)] = None,
-    split_by: Annotated[
-        str | None,
-        text_option("--split-by", "KEY", "Keep records with the same value in the same split.", Panel.SPLITS),
-    ] = None,
-    stratify: shared.StratifyOption = None,
-    folds: Annotated[
-        int | None,
-        integer_option("--folds", "Number of folds (fold0, fold1, …) instead of --split.", Panel.SPLITS),
-    ] = None,
-    only: Annotated[
-        str | None, text_option("--only", "SPLIT", "Use only the records of this split.", Panel.SOURCE)
-    ] = None,
-    shuffle: Annotated[
-        bool, flag_option("--shuffle", "Shuffle records within each new split.", Panel.SPLITS)
-    ] = False,
-    seed: Annotated[int, integer_option("--seed", "Seed for splitting and shuffling.", Panel.SPLITS)] = 0,
+    split_: str | None = text_option("--split", "A=0.8,B=0.2", "New splits by ratio.", Panel.SPLITS),
+    split_by: str | None = text_option(
+        "--split-by", "KEY", "Keep records with the same value in the same split.", Panel.SPLITS
+    ),
+    stratify: str | None = shared.STRATIFY_OPTION,
+    folds: int | None = integer_option(
+        "--folds", "Number of folds (fold0, fold1, …) instead of --split.", Panel.SPLITS
+    ),
+    only: str | None = text_option("--only", "SPLIT", "Use only the records of this split.", Panel.SOURCE),
+    shuffle: bool = flag_option("--shuffle", "Shuffle records within each new split.", Panel.SPLITS),
+    seed: int = integer_option("--seed", "Seed for splitting and shuffling.", Panel.SPLITS, default=0),
     output: shared.CopyOptions,
-    as_json: shared.JsonOption = False,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Re-split a dataset.
 
@@ -228,46 +210,33 @@ def summarize_copied_splits(wanted: Derivation) -> dict[str, dict[str, int]]:
 _MAX_SHOWN_CLASSES = 20
 
 
-@shared.expand_groups
+@shared.with_options
 def balance(
-    source: shared.InputArgument,
-    out: shared.OutputArgument,
+    source: str = shared.INPUT_ARGUMENT,
+    out: str = shared.OUTPUT_ARGUMENT,
     *,
-    by: Annotated[str, text_option("--by", "KEY", "Column of the class.")] = "label",
-    method: Annotated[
-        str, text_option("--method", "NAME", "How to balance: oversample, undersample or smote.")
-    ] = "oversample",
-    sampling_strategy: Annotated[
-        str,
-        text_option(
-            "--strategy",
-            "WHAT",
-            "Records per class: a strategy of imbalanced-learn (auto, minority, …), a ratio such as 0.5, or counts: "
-            "cat=500,dog=300.",
-        ),
-    ] = "auto",
-    splits: Annotated[
-        str | None,
-        text_option("--splits", "A,B", "Splits to balance, each separately. Default: train.", Panel.SPLITS),
-    ] = None,
-    augment: Annotated[
-        str | None, text_option("--augment", "A,B", "Augment the copies: flip, crop, rotate, colour.")
-    ] = None,
-    per_box: Annotated[
-        str | None, text_option("--per-box", "A,B", "More columns with one value per box, for --augment.")
-    ] = None,
-    columns: Annotated[
-        str | None, text_option("--columns", "A,B", "Numeric columns that smote interpolates. Default: all.")
-    ] = None,
-    k_neighbors: Annotated[int, integer_option("--k-neighbors", "Neighbours that smote interpolates between.")] = 5,
-    no_shuffle: Annotated[
-        bool, flag_option("--no-shuffle", "Keep the order, with the copies at the end.", Panel.SPLITS)
-    ] = False,
-    seed: Annotated[
-        int, integer_option("--seed", "Seed for sampling, shuffling and augmentation.", Panel.SPLITS)
-    ] = 0,
+    by: str = text_option("--by", "KEY", "Column of the class.", default="label"),
+    method: str = text_option(
+        "--method", "NAME", "How to balance: oversample, undersample or smote.", default="oversample"
+    ),
+    sampling_strategy: str = text_option(
+        "--strategy",
+        "WHAT",
+        "Records per class: a strategy of imbalanced-learn (auto, minority, …), a ratio such as 0.5, or counts: "
+        "cat=500,dog=300.",
+        default="auto",
+    ),
+    splits: str | None = text_option(
+        "--splits", "A,B", "Splits to balance, each separately. Default: train.", Panel.SPLITS
+    ),
+    augment: str | None = text_option("--augment", "A,B", "Augment the copies: flip, crop, rotate, colour."),
+    per_box: str | None = text_option("--per-box", "A,B", "More columns with one value per box, for --augment."),
+    columns: str | None = text_option("--columns", "A,B", "Numeric columns that smote interpolates. Default: all."),
+    k_neighbors: int = integer_option("--k-neighbors", "Neighbours that smote interpolates between.", default=5),
+    no_shuffle: bool = flag_option("--no-shuffle", "Keep the order, with the copies at the end.", Panel.SPLITS),
+    seed: int = integer_option("--seed", "Seed for sampling, shuffling and augmentation.", Panel.SPLITS, default=0),
     output: shared.CopyOptions,
-    as_json: shared.JsonOption = False,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Balance the classes of a dataset by copying, dropping or synthesising records.
 
@@ -338,8 +307,7 @@ def _print_counts(prepared: PreparedBalance) -> None:
         console.print_line(f"{escape_controls(name)}, {escape_controls(records.by)}:")
         shown = list(before)[:_MAX_SHOWN_CLASSES]
         rows = [(truncate(escape_controls(one)), f"{before[one]:,}", f"→ {after[one]:,}") for one in shown]
-        for line in console.align_columns(rows, "<><", separators=("  ", " ")):
-            console.print_line(f"  {line}")
+        console.print_table(rows, "<><", separators=("  ", " "))
         if len(before) > len(shown):
             console.print_line(f"  … and {len(before) - len(shown):,} more")
         if records.without:

@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, quote_text, truncate
+from rekord.cli.exit_handling import exit_code
 from rekord.cli.options import text_option
 from rekord.errors import error
 from rekord.location import Location
@@ -249,17 +250,15 @@ def _iter_remarks(stats: Stats) -> Iterator[StyledLine]:
 DEFAULT_WIDTH = 80
 
 
+@shared.with_options
 def stats(
-    path: shared.PathArgument,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema (JSON) with the class names of labels.")
-    ] = None,
-    html: Annotated[str | None, text_option("--html", "FILE", "Write an HTML report, in one file.")] = None,
-    metadata: Annotated[
-        str | None,
-        text_option("--metadata", "FILE", "Write tensorflow_metadata statistics, as text (.pbtxt) or binary (.pb)."),
-    ] = None,
-    as_json: shared.JsonOption = False,
+    path: str = shared.PATH_ARGUMENT,
+    schema: str | None = text_option("--schema", "FILE", "Schema (JSON) with the class names of labels."),
+    html: str | None = text_option("--html", "FILE", "Write an HTML report, in one file."),
+    metadata: str | None = text_option(
+        "--metadata", "FILE", "Write tensorflow_metadata statistics, as text (.pbtxt) or binary (.pb)."
+    ),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Print statistics per feature. Ranges, distributions, classes, image sizes, and differences between splits.
 
@@ -285,9 +284,7 @@ def stats(
     for target in (html, metadata):
         if target is not None:
             console.print_status(f"saved to {escape_controls(target)}")
-    if found.report.unreadable:
-        return 3
-    return 0 if found.ok else 1
+    return exit_code(found.report.unreadable, ok=found.ok)
 
 
 def _get_width() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import Annotated
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
@@ -18,16 +17,17 @@ _DATA_ERROR_CODES = ("X510", "X514")
 _MOST_LINES = 20
 
 
+@shared.with_options
 def sync(
-    source: Annotated[str, argument("SOURCE", "Raw data that DATASET was written from, as it is now.")],
-    dataset: Annotated[str, argument("DATASET", "Dataset to bring up to date, written by rekord write.")],
-    to: Annotated[
-        str | None, text_option("--to", "OUT", "Write a new dataset here, and leave DATASET as it is.", Panel.OUTPUT)
-    ] = None,
-    map_: shared.MapOption = None,
-    workers: shared.WorkersOption = None,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    source: str = argument("SOURCE", "Raw data that DATASET was written from, as it is now."),
+    dataset: str = argument("DATASET", "Dataset to bring up to date, written by rekord write."),
+    to: str | None = text_option(
+        "--to", "OUT", "Write a new dataset here, and leave DATASET as it is.", Panel.OUTPUT
+    ),
+    map_: str | None = shared.MAP_OPTION,
+    workers: int | None = shared.WORKERS_OPTION,
+    fresh: bool = shared.FRESH_OPTION,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Update a dataset after its raw data changed. Only files that were added or changed are converted again.
 
@@ -72,8 +72,7 @@ def sync(
         output.print_line(f"nothing to do: {place} is up to date, {format_count(records, 'record')}")
         return 0
     output.print_line(f"{place}: {format_count(records, 'record')}, in {format_duration(seconds)}")
-    for line in output.align_columns(split_rows(done.manifest), "<>>>"):
-        output.print_line(f"  {line}")
+    output.print_table(split_rows(done.manifest), "<>>>")
     if done.everything is not None:
         output.print_line(f"every file was converted: {escape_controls(done.everything)}")
     elif counts.copied or counts.converted:
@@ -87,13 +86,12 @@ def sync(
     return 0
 
 
+@shared.with_options
 def trace(
-    path: Annotated[str, argument("PATH", "Dataset, written by rekord write.")],
-    record: Annotated[
-        int | None, integer_option("--record", "Number of a record in the split; negative from the end.")
-    ] = None,
-    split: Annotated[str | None, text_option("--split", "NAME", "Split of the record.")] = None,
-    as_json: shared.JsonOption = False,
+    path: str = argument("PATH", "Dataset, written by rekord write."),
+    record: int | None = integer_option("--record", "Number of a record in the split; negative from the end."),
+    split: str | None = text_option("--split", "NAME", "Split of the record."),
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Show which file and row of the raw data a record was made from.
 
@@ -124,8 +122,7 @@ def trace(
         rows = [
             [escape_controls(file) or "rows without a file", f"{n:,}"] for file, n in counts.most_common(_MOST_LINES)
         ]
-        for line in output.align_columns(rows, "<>"):
-            output.print_line(f"  {line}")
+        output.print_table(rows, "<>")
         if len(counts) > _MOST_LINES:
             output.print_line(f"  … and {len(counts) - _MOST_LINES:,} more")
     return 0

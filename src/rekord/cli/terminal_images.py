@@ -44,10 +44,10 @@ _SIXEL_COLOURS = 256
 _MASK_WORDS = ("mask", "masks", "segmentation", "segmentation_mask", "annotation")
 
 
-def choose_preview(asked: Preview, stream: TextIO | None, environment: Mapping[str, str] = os.environ) -> Preview:
-    """The protocol to use: the one asked for, or one that the terminal is known to have; never AUTO."""
-    if asked != Preview.AUTO:
-        return asked
+def choose_preview(requested: Preview, stream: TextIO | None, environment: Mapping[str, str] = os.environ) -> Preview:
+    """The protocol to use: the requested one, or one that the terminal is known to have; never AUTO."""
+    if requested != Preview.AUTO:
+        return requested
     if not is_terminal(stream) or environment.get("NO_COLOR"):
         return Preview.NONE
     term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
@@ -286,6 +286,6 @@ def nearest_xterm_colour(colour: Pixels) -> int:
     return 232 + grey if in_greys < in_cube else int(16 + levels @ (36, 6, 1))
 
 
-def stdout_preview(asked: Preview) -> Preview:
+def stdout_preview(requested: Preview) -> Preview:
     """The protocol for standard output."""
-    return choose_preview(asked, sys.stdout)
+    return choose_preview(requested, sys.stdout)

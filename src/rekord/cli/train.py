@@ -9,22 +9,23 @@ import time
 from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console as output
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option, option_parser
 from rekord.cli.exit_handling import is_data_error
 from rekord.cli.options import (
-    FreshOption,
-    JsonOption,
+    FRESH_OPTION,
+    JSON_OPTION,
+    PATH_ARGUMENT,
     Panel,
-    PathArgument,
     argument,
     flag_option,
     integer_option,
     parsed_option,
     text_option,
+    with_options,
 )
 from rekord.errors import RekordError, error
 
@@ -56,57 +57,45 @@ def _parse_rate(text: object) -> float:
     return value
 
 
+@with_options
 def train(
-    path: PathArgument,
-    out: Annotated[str | None, argument("[OUT]", "Folder of the run. Default: NAME-model.")] = None,
-    epochs: Annotated[int, integer_option("--epochs", "Number of epochs.", TRAINING, do=_DO)] = 5,
-    label: Annotated[str | None, text_option("--label", "KEY", "Column to predict.", SOURCE)] = None,
-    columns: Annotated[str | None, text_option("--columns", "A,B", "Columns to learn from.", SOURCE)] = None,
-    split: Annotated[str | None, text_option("--split", "NAME", "Split to train on. Default: train.", SOURCE)] = None,
-    validation: Annotated[
-        str | None,
-        text_option("--val", "NAME", "Split to validate on. Default: val, or a similar name.", SOURCE),
-    ] = None,
-    balance: Annotated[
-        bool,
-        flag_option("--balance", "Sample all classes equally often; for masks, weight the classes.", TRAINING),
-    ] = False,
-    class_weights: Annotated[
-        bool, flag_option("--class-weights", "Weight rare classes more in the loss.", TRAINING)
-    ] = False,
-    backend: Annotated[
-        str | None,
-        text_option("--backend", "tensorflow|torch|jax", "Keras backend. Default: the first installed.", RUN),
-    ] = None,
-    image_size: Annotated[
-        str | None,
-        text_option("--image-size", "HxW", "Input size of the model: 96x128, or 96 for a square.", TRAINING),
-    ] = None,
-    batch_size: Annotated[int, integer_option("--batch-size", "Records per step.", TRAINING, do=_DO)] = 32,
-    learning_rate: Annotated[
-        float,
-        parsed_option("--learning-rate", "X", "Learning rate of the Adam optimizer.", _parse_rate, TRAINING),
-    ] = 0.001,
-    seed: Annotated[int, integer_option("--seed", "Seed for shuffling and initial weights.", TRAINING, do=_DO)] = 0,
-    checkpoint_steps: Annotated[
-        int, integer_option("--checkpoint-steps", "Steps between checkpoints; each epoch ends with one.", RUN, do=_DO)
-    ] = 500,
-    threads: Annotated[
-        int | None,
-        integer_option("--threads", "Threads that read and decode. Default: one per core, at most 4.", RUN, do=_DO),
-    ] = None,
-    limit: Annotated[
-        int | None, integer_option("--limit", "Use only the first N records of each split.", SOURCE, do=_DO)
-    ] = None,
-    predictions: Annotated[
-        str | None,
-        text_option(
-            "--predictions", "A,B|all", "Splits to predict after training. Default: the one for validation.", RUN
-        ),
-    ] = None,
-    resume: Annotated[bool, flag_option("--resume", "Resume the run in OUT at its next record.", RUN)] = False,
-    fresh: FreshOption = False,
-    as_json: JsonOption = False,
+    path: str = PATH_ARGUMENT,
+    out: str | None = argument("[OUT]", "Folder of the run. Default: NAME-model.", default=None),
+    epochs: int = integer_option("--epochs", "Number of epochs.", TRAINING, do=_DO, default=5),
+    label: str | None = text_option("--label", "KEY", "Column to predict.", SOURCE),
+    columns: str | None = text_option("--columns", "A,B", "Columns to learn from.", SOURCE),
+    split: str | None = text_option("--split", "NAME", "Split to train on. Default: train.", SOURCE),
+    validation: str | None = text_option(
+        "--val", "NAME", "Split to validate on. Default: val, or a similar name.", SOURCE
+    ),
+    balance: bool = flag_option(
+        "--balance", "Sample all classes equally often; for masks, weight the classes.", TRAINING
+    ),
+    class_weights: bool = flag_option("--class-weights", "Weight rare classes more in the loss.", TRAINING),
+    backend: str | None = text_option(
+        "--backend", "tensorflow|torch|jax", "Keras backend. Default: the first installed.", RUN
+    ),
+    image_size: str | None = text_option(
+        "--image-size", "HxW", "Input size of the model: 96x128, or 96 for a square.", TRAINING
+    ),
+    batch_size: int = integer_option("--batch-size", "Records per step.", TRAINING, do=_DO, default=32),
+    learning_rate: float = parsed_option(
+        "--learning-rate", "X", "Learning rate of the Adam optimizer.", _parse_rate, TRAINING, default=0.001
+    ),
+    seed: int = integer_option("--seed", "Seed for shuffling and initial weights.", TRAINING, do=_DO, default=0),
+    checkpoint_steps: int = integer_option(
+        "--checkpoint-steps", "Steps between checkpoints; each epoch ends with one.", RUN, do=_DO, default=500
+    ),
+    threads: int | None = integer_option(
+        "--threads", "Threads that read and decode. Default: one per core, at most 4.", RUN, do=_DO
+    ),
+    limit: int | None = integer_option("--limit", "Use only the first N records of each split.", SOURCE, do=_DO),
+    predictions: str | None = text_option(
+        "--predictions", "A,B|all", "Splits to predict after training. Default: the one for validation.", RUN
+    ),
+    resume: bool = flag_option("--resume", "Resume the run in OUT at its next record.", RUN),
+    fresh: bool = FRESH_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Train a small baseline model. It proves that the data trains, and gives a score to beat.
 

@@ -7,11 +7,19 @@ import sys
 import webbrowser
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rekord.cli import console
 from rekord.cli.console import escape_controls
-from rekord.cli.options import JsonOption, PathArgument, argument, flag_option, integer_option, text_option
+from rekord.cli.options import (
+    JSON_OPTION,
+    PATH_ARGUMENT,
+    argument,
+    flag_option,
+    integer_option,
+    text_option,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,26 +27,22 @@ if TYPE_CHECKING:
     from rekord.viewer.run import Viewer
 
 
+@with_options
 def view(
-    path: PathArgument,
-    other: Annotated[str | None, argument("[PATH]", "Second dataset, to compare the two by key.")] = None,
-    port: Annotated[
-        int | None,
-        integer_option("--port", "Port to listen on. Default: the first free one from 7355.", do="--port 8080"),
-    ] = None,
-    no_browser: Annotated[bool, flag_option("--no-browser", "Print the address without opening it.")] = False,
-    edit: Annotated[
-        bool, flag_option("--edit", "Let the page write new datasets: delete or relabel records.")
-    ] = False,
-    predictions: Annotated[
-        str | None,
-        text_option("--predictions", "FILE", "Predictions that train wrote. Default: those next to the dataset."),
-    ] = None,
-    host: Annotated[
-        list[str] | None,
-        text_option("--host", "NAME", "Host name under which a proxy serves the page; may be repeated."),
-    ] = None,
-    as_json: JsonOption = False,
+    path: str = PATH_ARGUMENT,
+    other: str | None = argument("[PATH]", "Second dataset, to compare the two by key.", default=None),
+    port: int | None = integer_option(
+        "--port", "Port to listen on. Default: the first free one from 7355.", do="--port 8080"
+    ),
+    no_browser: bool = flag_option("--no-browser", "Print the address without opening it."),
+    edit: bool = flag_option("--edit", "Let the page write new datasets: delete or relabel records."),
+    predictions: str | None = text_option(
+        "--predictions", "FILE", "Predictions that train wrote. Default: those next to the dataset."
+    ),
+    host: list[str] | None = text_option(
+        "--host", "NAME", "Host name under which a proxy serves the page; may be repeated."
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> int:
     """Show records, images, masks, boxes, histograms and findings in the browser.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from rekord.cli.options import Panel, flag_option, integer_option, text_option
+from rekord.cli.options import Panel, flag_option, integer_option, option_group, text_option
 from rekord.cli.write_options import attribute_errors_to_option, parse_names
 from rekord.errors import UsageError, error
 
@@ -13,57 +12,29 @@ if TYPE_CHECKING:
     from rekord.transforms.base import Transform
 
 
-def _window_option(option: str, metavar: str, help: str) -> Any:
-    return text_option(option, metavar, help, Panel.WINDOWS)
-
-
-@dataclass(frozen=True, kw_only=True)
+@option_group(Panel.WINDOWS)
 class WindowOptions:
     """Windows of time series."""
 
-    window: Annotated[
-        str | None, _window_option("--window", "N|10s", "Windows of N consecutive rows, or of a duration.")
-    ] = None
-    stride: Annotated[
-        str | None, _window_option("--stride", "N|5s", "Rows or time between windows. Default: that of --window.")
-    ] = None
-    by: Annotated[
-        str | None,
-        _window_option("--by", "A,B", "Columns that identify a series, or all. Default: the file."),
-    ] = None
-    time: Annotated[str | None, _window_option("--time", "COLUMN", "Column to sort the rows of a series by.")] = None
-    horizon: Annotated[
-        int | None, integer_option("--horizon", "Rows after a window that --targets are taken from.", Panel.WINDOWS)
-    ] = None
-    targets: Annotated[str | None, _window_option("--targets", "A,B", "Columns to forecast.")] = None
-    window_label: Annotated[
-        str | None,
-        _window_option(
-            "--window-label", "A=RULE", "One value per window: last (default), first, majority or any of a column."
-        ),
-    ] = None
-    max_gap: Annotated[str | None, _window_option("--max-gap", "N|1s", "Longest pause that a window may span.")] = (
-        None
+    window: str | None = text_option("--window", "N|10s", "Windows of N consecutive rows, or of a duration.")
+    stride: str | None = text_option("--stride", "N|5s", "Rows or time between windows. Default: that of --window.")
+    by: str | None = text_option("--by", "A,B", "Columns that identify a series, or all. Default: the file.")
+    time: str | None = text_option("--time", "COLUMN", "Column to sort the rows of a series by.")
+    horizon: int | None = integer_option("--horizon", "Rows after a window that --targets are taken from.")
+    targets: str | None = text_option("--targets", "A,B", "Columns to forecast.")
+    window_label: str | None = text_option(
+        "--window-label", "A=RULE", "One value per window: last (default), first, majority or any of a column."
     )
-    pad: Annotated[bool, flag_option("--pad", "Pad incomplete windows instead of dropping them.", Panel.WINDOWS)] = (
-        False
+    max_gap: str | None = text_option("--max-gap", "N|1s", "Longest pause that a window may span.")
+    pad: bool = flag_option("--pad", "Pad incomplete windows instead of dropping them.")
+    steps: bool = flag_option("--steps", "Store windows as the steps of SequenceExamples.")
+    monotonic: bool = flag_option("--monotonic", "Treat rows that come after a later one as bad.")
+    value_ranges: list[str] | None = text_option(
+        "--value-range", "KEY=LOW,HIGH", "Treat rows with other values as bad; leave an end empty."
     )
-    steps: Annotated[
-        bool, flag_option("--steps", "Store windows as the steps of SequenceExamples.", Panel.WINDOWS)
-    ] = False
-    monotonic: Annotated[
-        bool, flag_option("--monotonic", "Treat rows that come after a later one as bad.", Panel.WINDOWS)
-    ] = False
-    value_ranges: Annotated[
-        list[str] | None,
-        _window_option("--value-range", "KEY=LOW,HIGH", "Treat rows with other values as bad; leave an end empty."),
-    ] = None
-    split_time: Annotated[
-        str | None,
-        _window_option(
-            "--split-time", "A=0.8,B=0.2", "Splits by time: ratios, or first times as in train,val=2024-06-01."
-        ),
-    ] = None
+    split_time: str | None = text_option(
+        "--split-time", "A=0.8,B=0.2", "Splits by time: ratios, or first times as in train,val=2024-06-01."
+    )
 
 
 def parse_window(given: WindowOptions) -> list[Transform]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
@@ -13,7 +13,15 @@ from rekord.cli import raw_data
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
-from rekord.cli.options import Panel, argument, flag_option, integer_option, parsed_option, text_option
+from rekord.cli.options import (
+    Panel,
+    argument,
+    flag_option,
+    integer_option,
+    option_group,
+    parsed_option,
+    text_option,
+)
 from rekord.cli.window_options import WindowOptions, parse_window
 from rekord.cli.write_options import parse_columns
 from rekord.errors import error
@@ -26,140 +34,97 @@ if TYPE_CHECKING:
 _DATA_ERROR_CODES = ("X510", "X514")
 
 
-@shared.expand_groups
+@option_group(Panel.SOURCE)
+class MaskedSourceOptions(raw_data.SourceOptions):
+    """How `write` reads raw data."""
+
+    optional_masks: bool = flag_option("--optional-masks", "Allow images without masks.")
+    colours: str | None = text_option(
+        "--colours",
+        "FILE|LEVELS",
+        'Class ids by mask colour: levels 0=0,255=1, JSON {"128,64,0": 3}, or a table of colours.',
+    )
+
+
+@option_group()
+class DatasetOptions(shared.CopyOptions):
+    """How a dataset is written."""
+
+    compression: str | None = text_option(
+        "--compression", "NAME", "Compression of the shards: none, gzip or zlib.", Panel.OUTPUT
+    )
+
+
+@shared.with_options
 def write(
-    source: Annotated[
-        str | None,
-        argument("SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks."),
-    ] = None,
-    out: Annotated[str | None, argument("OUT", "Folder to create.")] = None,
+    source: str | None = argument(
+        "SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks.", default=None
+    ),
+    out: str | None = argument("OUT", "Folder to create.", default=None),
     *,
-    layout: Annotated[
-        str | None,
-        text_option(
-            "--layout",
-            "NAME",
-            "Keys of the records: auto (default), deeplab, detection, classification, images, table or text.",
-            Panel.COLUMNS,
-        ),
-    ] = None,
-    images: Annotated[
-        str | None, text_option("--images", "DIR", "Folder of images, for --masks or a list of files.", Panel.SOURCE)
-    ] = None,
-    masks: Annotated[
-        str | None, text_option("--masks", "DIR", "Folder of masks that belong to --images.", Panel.SOURCE)
-    ] = None,
-    classes: Annotated[
-        str | None,
-        text_option(
-            "--classes", "N|FILE", "Number of classes, or a file with one class name per line.", Panel.SOURCE
-        ),
-    ] = None,
-    ignore: Annotated[
-        str | None,
-        text_option("--ignore", "N", "Mask id of pixels without a class, or none if all have one.", Panel.SOURCE),
-    ] = None,
-    colours: Annotated[
-        str | None,
-        text_option(
-            "--colours",
-            "FILE|LEVELS",
-            'Class ids by mask colour: levels 0=0,255=1, JSON {"128,64,0": 3}, or a table of colours.',
-            Panel.SOURCE,
-        ),
-    ] = None,
-    optional_masks: Annotated[
-        bool, flag_option("--optional-masks", "Allow images without masks.", Panel.SOURCE)
-    ] = False,
-    label_map: Annotated[
-        str | None,
-        text_option("--label-map", "FILE", "Class ids by name: a .pbtxt label map, JSON or text.", Panel.SOURCE),
-    ] = None,
-    text_files: raw_data.TextFileOptions,
-    videos: raw_data.VideoOptions,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        text_option(
-            "--column", "NAME=TYPE", "Type of a column, such as zip=text; others are inferred.", Panel.COLUMNS
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        text_option("--label", "COLUMN", "Column whose values are classes, learned from the data.", Panel.COLUMNS),
-    ] = None,
-    background: Annotated[
-        bool, flag_option("--background", "Reserve class id 0 for the background.", Panel.COLUMNS)
-    ] = False,
-    drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS)] = None,
-    keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS)] = None,
-    map_: shared.MapOption = None,
+    layout: str | None = text_option(
+        "--layout",
+        "NAME",
+        "Keys of the records: auto (default), deeplab, detection, classification, images, table or text.",
+        Panel.COLUMNS,
+    ),
+    raw: MaskedSourceOptions,
+    schema: str | None = text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS),
+    columns: list[str] | None = text_option(
+        "--column", "NAME=TYPE", "Type of a column, such as zip=text; others are inferred.", Panel.COLUMNS
+    ),
+    label: str | None = text_option(
+        "--label", "COLUMN", "Column whose values are classes, learned from the data.", Panel.COLUMNS
+    ),
+    background: bool = flag_option("--background", "Reserve class id 0 for the background.", Panel.COLUMNS),
+    drop: str | None = text_option("--drop", "A,B", "Leave these columns out.", Panel.COLUMNS),
+    keep: str | None = text_option("--keep", "A,B", "Leave all other columns out.", Panel.COLUMNS),
+    map_: str | None = shared.MAP_OPTION,
     windows: WindowOptions,
     image_transforms: options.ImageTransformOptions,
     column_transforms: options.ColumnTransformOptions,
-    split: Annotated[
-        str | None,
-        text_option(
-            "--split",
-            "A=0.9,B=0.1",
-            "Splits by ratio, the name of the only split, or source: those of the source.",
-            Panel.SPLITS,
-        ),
-    ] = None,
-    split_by: Annotated[
-        str | None,
-        text_option("--split-by", "KEY", "Keep rows with the same value in the same split.", Panel.SPLITS),
-    ] = None,
-    stratify: shared.StratifyOption = None,
-    key: Annotated[
-        str | None, text_option("--key", "KEY", "Column that identifies a row, for splitting.", Panel.SPLITS)
-    ] = None,
-    index: Annotated[
-        str | None,
-        text_option("--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT),
-    ] = None,
-    shard_size: shared.ShardSizeOption = "128MB",
-    shards: shared.ShardsOption = None,
-    compression: Annotated[
-        str | None,
-        text_option("--compression", "NAME", "Compression of the shards: none, gzip or zlib.", Panel.OUTPUT),
-    ] = None,
-    shuffle: Annotated[
-        bool, flag_option("--shuffle", "Shuffle rows across the whole dataset.", Panel.SPLITS)
-    ] = False,
-    seed: Annotated[int, integer_option("--seed", "Seed for shuffling and splitting.", Panel.SPLITS)] = 0,
-    verify: shared.VerifyOption = "full",
-    on_bad_row: Annotated[
-        str,
-        text_option(
-            "--on-bad-row", "stop|reject", "Stop at the first bad row, or list it and continue.", Panel.CHECKS
-        ),
-    ] = "stop",
-    max_rejects: Annotated[
-        float,
-        parsed_option(
-            "--max-rejects",
-            "X",
-            "Stop when more bad rows than this were rejected: a fraction below 1, or a number of rows.",
-            options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
-            Panel.CHECKS,
-        ),
-    ] = 0.01,
-    limit: shared.LimitRowsOption = None,
-    workers: shared.WorkersOption = None,
-    engine: Annotated[
-        str, text_option("--engine", "local|ray", "Where to run; ray is not available yet.", Panel.RUN)
-    ] = "local",
-    format_: shared.FormatOption = None,
-    dry_run: shared.DryRunOption = False,
-    fresh: shared.FreshOption = False,
-    as_json: shared.JsonOption = False,
+    split: str | None = text_option(
+        "--split",
+        "A=0.9,B=0.1",
+        "Splits by ratio, the name of the only split, or source: those of the source.",
+        Panel.SPLITS,
+    ),
+    split_by: str | None = text_option(
+        "--split-by", "KEY", "Keep rows with the same value in the same split.", Panel.SPLITS
+    ),
+    stratify: str | None = shared.STRATIFY_OPTION,
+    key: str | None = text_option("--key", "KEY", "Column that identifies a row, for splitting.", Panel.SPLITS),
+    index: str | None = text_option(
+        "--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT
+    ),
+    shuffle: bool = flag_option("--shuffle", "Shuffle rows across the whole dataset.", Panel.SPLITS),
+    seed: int = integer_option("--seed", "Seed for shuffling and splitting.", Panel.SPLITS, default=0),
+    verify: str = shared.VERIFY_OPTION,
+    on_bad_row: str = text_option(
+        "--on-bad-row",
+        "stop|reject",
+        "Stop at the first bad row, or list it and continue.",
+        Panel.CHECKS,
+        default="stop",
+    ),
+    max_rejects: float = parsed_option(
+        "--max-rejects",
+        "X",
+        "Stop when more bad rows than this were rejected: a fraction below 1, or a number of rows.",
+        options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
+        Panel.CHECKS,
+        default=0.01,
+    ),
+    limit: int | None = shared.LIMIT_ROWS_OPTION,
+    engine: str = text_option(
+        "--engine", "local|ray", "Where to run; ray is not available yet.", Panel.RUN, default="local"
+    ),
+    writing: DatasetOptions,
+    as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Write a dataset from raw data. Run the same command again to resume."""
     from rekord.verbs.options import WriteOptions
-    from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
+    from rekord.verbs.write import prepare_conversion, run_conversion
 
     began = time.perf_counter()
     transforms = parse_window(windows)
@@ -180,39 +145,17 @@ def write(
         stratify=stratify,
         key=key,
         index=options.parse_names(index),
-        shard_size=shard_size,
-        shards=shards,
-        compression=compression,
         shuffle=shuffle,
         seed=seed,
         verify=verify,  # type: ignore[arg-type]
         on_bad_row=on_bad_row,  # type: ignore[arg-type]
         max_rejects=max_rejects,
         limit=limit,
-        workers=workers,
         engine=engine,  # type: ignore[arg-type]
-        fresh=fresh,
-        format=format_,  # type: ignore[arg-type]
+        **writing.to_dict(),
     )
-    known_classes = options.parse_classes(classes)
-    ignored = options.parse_ignore(ignore)
-    place, rows, class_names, detected, overrides = _resolve_source(
-        source,
-        out,
-        layout=layout,
-        images=images,
-        masks=masks,
-        classes=known_classes,
-        ignore=ignored,
-        label_map=label_map,
-        optional_masks=optional_masks,
-        read_as={**text_files.to_dict(), **videos.to_dict()},
-    )
-    mask_options = MaskOptions(
-        classes=known_classes if isinstance(known_classes, int) else None,
-        ignore="as the source" if ignore is None else ignored,
-        colours=options.read_colours(colours, ignored),
-    )
+    place, rows, class_names, detected, overrides = _resolve_source(source, out, layout, raw)
+    mask_options = raw.to_mask_options(raw.colours)
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
         conversion = prepare_conversion(
             rows,
@@ -225,12 +168,12 @@ def write(
             detected=detected,
             overrides=overrides,
         )
-        _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
+        _reject_mask_options(conversion, {"--ignore": raw.ignore, "--colours": raw.colours})
         output.print_status(raw_data.format_source_heading(conversion))
         raw_data.print_guesses(conversion.guesses)
         for note in conversion.notes:
             output.print_status(f"note: {escape_controls(note)}")
-        if dry_run:
+        if writing.dry_run:
             return _report_forecast(conversion, as_json=as_json)
         outcome = run_conversion(conversion, progress=output.shows_progress())
     raw_data.print_unused(conversion)
@@ -243,28 +186,13 @@ def write(
 
 
 def _resolve_source(
-    source: str | None,
-    out: str | None,
-    *,
-    layout: str | None,
-    images: str | None,
-    masks: str | None,
-    classes: int | tuple[str, ...] | None,
-    ignore: int | None,
-    label_map: str | None,
-    optional_masks: bool,
-    read_as: Mapping[str, Any],
+    source: str | None, out: str | None, layout: str | None, raw: MaskedSourceOptions
 ) -> tuple[str, Any, tuple[str, ...] | None, DetectedSource | None, SourceOverrides | None]:
     """The folder to write, the source, the classes of a label map that it does not take, its kind, its options."""
-    from rekord.sources.detect import (
-        SourceOverrides,
-        build_source,
-        identify_masked,
-        identify_source,
-        takes_label_map,
-    )
+    from rekord.sources.detect import build_source, identify_source, takes_label_map
     from rekord.verbs.write import LAYOUTS
 
+    images, masks = raw.images, raw.masks
     if source is None:
         if images is None or masks is None:
             raise error("U601", "`rekord write` needs SOURCE and OUT", do="rekord write --help")
@@ -272,33 +200,22 @@ def _resolve_source(
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {given} OUT")
     if layout is not None and layout not in LAYOUTS:
         return out or source, (), None, None, None
+    overrides = raw.to_overrides()
     if masks is not None:
-        if images is None or out is not None:
-            what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
-            folders = ["--images", images or "DIR", "--masks", masks, out or source]
-            raise error("U601", what, do=f"rekord write {escape_controls(shlex.join(folders))}")
-        out, found = source, identify_masked(images, masks, layout=layout)
-        images = None
+        found = raw.find_masks("write", "SOURCE", excluded=out is not None, layout=layout, out=out or source)
+        out = source
     elif out is None:
         if images is not None:
             do = f"rekord write --images {shlex.quote(images)} --masks DIR {shlex.quote(source)}"
             raise error("U601", "`--images` needs `--masks`", do=escape_controls(do))
         raise error("U601", "`rekord write` needs OUT", do=f"rekord write {escape_controls(shlex.quote(source))} OUT")
     else:
-        found = identify_source(source, layout=layout, annotation_format=read_as.get("annotation_format"))
+        found = identify_source(source, layout=layout, annotation_format=raw.annotation_format)
     class_names = None
-    if label_map is not None and not takes_label_map(found):
+    if raw.label_map is not None and not takes_label_map(found):
         from rekord.schema.interop.label_map import read_class_names
 
-        class_names, label_map = read_class_names(label_map), None
-    overrides = SourceOverrides(
-        classes=classes,
-        ignore=ignore,
-        label_map=label_map,
-        images=images,
-        optional_masks=True if optional_masks else None,
-        **read_as,
-    )
+        class_names, overrides = read_class_names(raw.label_map), replace(overrides, label_map=None)
     made = build_source(found, overrides)
     # Record files are described by files next to them, which `prepare_conversion` looks for.
     return out, found.path if found.kind == "records" else made, class_names, found, overrides

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rekord.cli.console import escape_controls, invalid_option, option_parser, parse_integer, truncate
-from rekord.cli.options import Panel, flag_option, integer_option, text_option
+from rekord.cli.options import Panel, flag_option, integer_option, option_group, text_option
 from rekord.errors import RekordError, UsageError, add_location, closest_match, error
 from rekord.location import Location
 
@@ -270,64 +270,35 @@ def _function_error(
     )
 
 
-def _column_option(option: str, metavar: str, help: str) -> Any:
-    return text_option(option, metavar, help, Panel.COLUMN_TRANSFORMS)
-
-
-@dataclass(frozen=True, kw_only=True)
+@option_group(Panel.COLUMN_TRANSFORMS)
 class ColumnTransformOptions:
     """Transforms of columns, and the sizes that they learn."""
 
-    cast: Annotated[
-        list[str] | None, _column_option("--cast", "KEY=DTYPE", "Convert to another dtype, if no value changes.")
-    ] = None
-    standardize: Annotated[
-        list[str] | None,
-        _column_option("--standardize", "KEY", "Subtract the mean and divide by the standard deviation."),
-    ] = None
-    bucketize: Annotated[
-        list[str] | None,
-        _column_option("--bucketize", "KEY=0,10", "Replace numbers by bucket ids between these boundaries."),
-    ] = None
-    vocabulary: Annotated[
-        list[str] | None,
-        _column_option(
-            "--vocabulary", "KEY=FILE", "Replace words by their position in a file with one word per line."
-        ),
-    ] = None
-    hashes: Annotated[list[str] | None, _column_option("--hash", "KEY=N", "Hash values into N buckets.")] = None
-    one_hot: Annotated[
-        list[str] | None,
-        _column_option("--one-hot", "KEY", "One-hot encode a class; KEY=10 if the number of classes is unknown."),
-    ] = None
-    tfidf: Annotated[list[str] | None, _column_option("--tfidf", "KEY", "Encode text as sparse TF-IDF vectors.")] = (
-        None
+    cast: list[str] | None = text_option("--cast", "KEY=DTYPE", "Convert to another dtype, if no value changes.")
+    standardize: list[str] | None = text_option(
+        "--standardize", "KEY", "Subtract the mean and divide by the standard deviation."
     )
-    tokenize: Annotated[
-        list[str] | None,
-        _column_option(
-            "--tokenize", "KEY=HOW", "Encode text as token ids; HOW: words, whitespace or a tokenizer.json."
-        ),
-    ] = None
-    mono: Annotated[bool, flag_option("--mono", "Average the channels of audio.", Panel.COLUMN_TRANSFORMS)] = False
-    resample: Annotated[
-        int | None,
-        integer_option("--resample", "Resample audio to N samples per second.", Panel.COLUMN_TRANSFORMS),
-    ] = None
-    log_mel: Annotated[
-        int | None,
-        integer_option("--log-mel", "Replace audio by log-mel spectrograms with N bands.", Panel.COLUMN_TRANSFORMS),
-    ] = None
-    vocab_size: Annotated[
-        int | None,
-        integer_option(
-            "--vocab-size", "Maximum number of words that --tokenize and --tfidf learn.", Panel.COLUMN_TRANSFORMS
-        ),
-    ] = None
-    max_tokens: Annotated[
-        int | None,
-        integer_option("--max-tokens", "Truncate tokenized texts to N tokens.", Panel.COLUMN_TRANSFORMS),
-    ] = None
+    bucketize: list[str] | None = text_option(
+        "--bucketize", "KEY=0,10", "Replace numbers by bucket ids between these boundaries."
+    )
+    vocabulary: list[str] | None = text_option(
+        "--vocabulary", "KEY=FILE", "Replace words by their position in a file with one word per line."
+    )
+    hashes: list[str] | None = text_option("--hash", "KEY=N", "Hash values into N buckets.")
+    one_hot: list[str] | None = text_option(
+        "--one-hot", "KEY", "One-hot encode a class; KEY=10 if the number of classes is unknown."
+    )
+    tfidf: list[str] | None = text_option("--tfidf", "KEY", "Encode text as sparse TF-IDF vectors.")
+    tokenize: list[str] | None = text_option(
+        "--tokenize", "KEY=HOW", "Encode text as token ids; HOW: words, whitespace or a tokenizer.json."
+    )
+    mono: bool = flag_option("--mono", "Average the channels of audio.")
+    resample: int | None = integer_option("--resample", "Resample audio to N samples per second.")
+    log_mel: int | None = integer_option("--log-mel", "Replace audio by log-mel spectrograms with N bands.")
+    vocab_size: int | None = integer_option(
+        "--vocab-size", "Maximum number of words that --tokenize and --tfidf learn."
+    )
+    max_tokens: int | None = integer_option("--max-tokens", "Truncate tokenized texts to N tokens.")
 
 
 def parse_column_transforms(given: ColumnTransformOptions) -> list[Transform]:
@@ -429,63 +400,32 @@ def _parse_pair(text: str) -> tuple[str, str]:
 # Images.
 
 
-def _image_option(option: str, metavar: str, help: str) -> Any:
-    return text_option(option, metavar, help, Panel.IMAGE_TRANSFORMS)
-
-
-@dataclass(frozen=True, kw_only=True)
+@option_group(Panel.IMAGE_TRANSFORMS)
 class ImageTransformOptions:
     """Transforms of images and masks."""
 
-    resize: Annotated[
-        str | None, _image_option("--resize", "HxW", "Resize images and masks, for example to 224x224.")
-    ] = None
-    resize_filter: Annotated[
-        str | None,
-        _image_option(
-            "--resize-filter",
-            "NAME",
-            "Filter of --resize for images: bilinear (default), nearest, box, hamming, bicubic or lanczos.",
-        ),
-    ] = None
-    resize_fit: Annotated[
-        str | None,
-        _image_option(
-            "--resize-fit", "NAME", "How --resize fits images: stretch (default), pad, crop or within (no padding)."
-        ),
-    ] = None
-    orient: Annotated[
-        bool,
-        flag_option("--orient", "Turn images upright as their EXIF says, with masks.", Panel.IMAGE_TRANSFORMS),
-    ] = False
-    strip_metadata: Annotated[
-        bool,
-        flag_option(
-            "--strip-metadata",
-            "Remove EXIF (GPS positions, maker notes) and texts from images, without encoding them again.",
-            Panel.IMAGE_TRANSFORMS,
-        ),
-    ] = False
-    crop: Annotated[
-        str | None, _image_option("--crop", "HxW", "Crop images and masks to this size at the centre.")
-    ] = None
-    encode: Annotated[
-        str | None, _image_option("--encode", "FORMAT", "Re-encode images: jpeg:90, png or webp:80.")
-    ] = None
-    decode: Annotated[
-        bool, flag_option("--decode", "Store images as raw pixels (large).", Panel.IMAGE_TRANSFORMS)
-    ] = False
-    normalize: Annotated[
-        bool,
-        flag_option("--normalize", "Store images as float32 from 0 to 1 (very large).", Panel.IMAGE_TRANSFORMS),
-    ] = False
-    mean: Annotated[
-        str | None, _image_option("--mean", "A,B,C", "Mean that --normalize subtracts, per channel; or imagenet.")
-    ] = None
-    std: Annotated[
-        str | None,
-        _image_option("--std", "A,B,C", "Standard deviation that --normalize divides by, per channel; or imagenet."),
-    ] = None
+    resize: str | None = text_option("--resize", "HxW", "Resize images and masks, for example to 224x224.")
+    resize_filter: str | None = text_option(
+        "--resize-filter",
+        "NAME",
+        "Filter of --resize for images: bilinear (default), nearest, box, hamming, bicubic or lanczos.",
+    )
+    resize_fit: str | None = text_option(
+        "--resize-fit", "NAME", "How --resize fits images: stretch (default), pad, crop or within (no padding)."
+    )
+    orient: bool = flag_option("--orient", "Turn images upright as their EXIF says, with masks.")
+    strip_metadata: bool = flag_option(
+        "--strip-metadata",
+        "Remove EXIF (GPS positions, maker notes) and texts from images, without encoding them again.",
+    )
+    crop: str | None = text_option("--crop", "HxW", "Crop images and masks to this size at the centre.")
+    encode: str | None = text_option("--encode", "FORMAT", "Re-encode images: jpeg:90, png or webp:80.")
+    decode: bool = flag_option("--decode", "Store images as raw pixels (large).")
+    normalize: bool = flag_option("--normalize", "Store images as float32 from 0 to 1 (very large).")
+    mean: str | None = text_option("--mean", "A,B,C", "Mean that --normalize subtracts, per channel; or imagenet.")
+    std: str | None = text_option(
+        "--std", "A,B,C", "Standard deviation that --normalize divides by, per channel; or imagenet."
+    )
 
 
 def parse_image_transforms(given: ImageTransformOptions) -> list[Transform]:

@@ -15,7 +15,6 @@ from rekord.testing.damage import (
     truncations,
     zero_block,
 )
-from rekord.testing.storage import Crash, Fault, FaultyStorage, Operation
 from rekord.testing.wire import (
     bytes_list,
     entry,
@@ -36,10 +35,6 @@ from rekord.testing.wire import (
 )
 
 __all__ = [
-    "Crash",
-    "Fault",
-    "FaultyStorage",
-    "Operation",
     "bit_flips",
     "bytes_list",
     "claim_length",

@@ -390,6 +390,11 @@ class TrainingStep:
     rows: int
 
 
+def get_step(batch: Mapping[str, object]) -> TrainingStep:
+    """The step of a batch that was requested with `BatchEncoder.reading`."""
+    return batch["step"]  # type: ignore[return-value]
+
+
 @dataclass(frozen=True, eq=False)
 class BatchEncoder:
     """Turns batches into steps with what was learned from the training split. Picklable, and shared by threads."""
@@ -417,7 +422,7 @@ class BatchEncoder:
         return (image.height, image.width) if isinstance(image, _SizedInput) else None
 
     def reading(self) -> dict[str, Any]:
-        """The arguments of `split.batches` for this encoder."""
+        """The arguments of `split.batches` for this encoder; `get_step` returns the step of such a batch."""
         columns = [column for part in self.parts.values() for column in part.columns]
         image = self.parts.get("image")
         decodes = isinstance(image, ImageInput) and not image.is_stored
@@ -425,6 +430,7 @@ class BatchEncoder:
             "columns": [*columns, self.task.target],
             "decode": decodes,
             "resize": self.image_size if decodes else None,
+            "map": lambda batch: {"step": self(batch)},
         }
 
     def __call__(self, batch: dict[str, Column]) -> TrainingStep:

@@ -20,7 +20,7 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.training import result
 from rekord.training.choose import untrainable_error
-from rekord.training.inputs import BatchEncoder, TrainingStep
+from rekord.training.inputs import BatchEncoder, TrainingStep, get_step
 from rekord.training.model import ModelTrainer
 from rekord.training.result import MAX_MATRIX_CLASSES, EpochResult, LabelScore, StepTotals
 
@@ -206,7 +206,7 @@ class TrainingLoop:
                 arrived = time.perf_counter()
                 if batch is None:
                     return
-                step: TrainingStep = batch["step"]  # type: ignore[assignment]
+                step = get_step(batch)
                 self._whole = False
                 loss = self._learner.train(step, totals)
                 ended = time.perf_counter()
@@ -298,7 +298,7 @@ class TrainingLoop:
         self._watch.validating(self.progress.epoch + 1, len(loader))
         with iter(loader) as batches:
             for batch in batches:
-                step: TrainingStep = batch["step"]  # type: ignore[assignment]
+                step = get_step(batch)
                 predicted = self._learner.predict(step)
                 validation.add_errors(result.measure_errors(task, predicted, step.y))
                 totals.steps += 1
@@ -344,7 +344,6 @@ class TrainingLoop:
             seed=reading.seed,
             epoch=epoch,
             threads=reading.threads,
-            map=lambda batch: {"step": self._encoder(batch)},
             **self._encoder.reading(),
         )
 

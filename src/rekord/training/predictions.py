@@ -17,7 +17,7 @@ from rekord.dataset.predictions import (
     to_valid_text,
 )
 from rekord.dataset.split import Split
-from rekord.training.inputs import BatchEncoder, TrainingStep
+from rekord.training.inputs import BatchEncoder, get_step
 from rekord.training.model import ModelTrainer
 from rekord.training.result import compute_label_probabilities, compute_probabilities, measure_errors
 from rekord.training.task import Task, TaskKind
@@ -60,16 +60,9 @@ def write_predictions(
     with PredictionWriter(path, _KINDS[task.kind], facts) as writer:
         for split in splits:
             name, first = to_valid_text([split.name])[0], 0
-            loader = split.batches(
-                batch_size,
-                shuffle=False,
-                threads=threads,
-                map=lambda batch: {"step": encoder(batch)},
-                **encoder.reading(),
-            )
-            with iter(loader) as batches:
+            with iter(split.batches(batch_size, shuffle=False, threads=threads, **encoder.reading())) as batches:
                 for batch in batches:
-                    step: TrainingStep = batch["step"]  # type: ignore[assignment]
+                    step = get_step(batch)
                     output = learner.predict(step)
                     rows = describe_predictions(task, output, step.y, classes)
                     errors = measure_errors(task, output, step.y).tolist()

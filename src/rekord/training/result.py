@@ -41,13 +41,8 @@ def compute_class_ious(matrix: CountMatrix) -> list[float | None]:
     return _compute_ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))
 
 
-def compute_mean_iou(matrix: CountMatrix) -> float:
-    """The mean over the classes that occur."""
-    return compute_mean_iou_of_counts(np.diag(matrix), matrix.sum(1), matrix.sum(0))
-
-
-def compute_mean_iou_of_counts(correct: CountMatrix, true: CountMatrix, predicted: CountMatrix) -> float:
-    """The same from the number of correct predictions, occurrences and predictions of each class."""
+def compute_mean_iou(correct: CountMatrix, true: CountMatrix, predicted: CountMatrix) -> float:
+    """The mean over the classes that occur, from the number of correct predictions, occurrences and predictions."""
     found = [iou for iou in _compute_ious(correct, true, predicted) if iou is not None]
     return sum(found) / len(found) if found else 0.0
 
@@ -183,7 +178,7 @@ def compute_record_iou(task: Task, predicted: Array, true: Array) -> float:
     """The mIoU of one mask over the classes in it: a stray pixel of another class must not outweigh all others."""
     correct, occurring, counted = count_by_class(true, predicted.argmax(-1), len(task.classes), ignore=task.ignore)
     there = occurring > 0
-    return compute_mean_iou_of_counts(correct[there], occurring[there], counted[there]) if there.any() else 1.0
+    return compute_mean_iou(correct[there], occurring[there], counted[there]) if there.any() else 1.0
 
 
 MAX_MATRIX_CLASSES = 1000
@@ -226,7 +221,7 @@ class StepTotals:
         if self.task.kind == "regression":
             return self.error / self.rows if self.rows else 0.0
         if self.task.kind == "segmentation":
-            return compute_mean_iou_of_counts(correct, true, predicted)
+            return compute_mean_iou(correct, true, predicted)
         if self.task.kind == "multilabel":
             return compute_mean_f1(correct, true, predicted)
         return int(correct.sum()) / max(int(true.sum()), 1)

@@ -66,12 +66,9 @@ def _compute_pixel_weights(split: Split, encoder: inputs.BatchEncoder, *, seed: 
     task = encoder.task
     counts = np.zeros(len(task.classes), np.int64)
     seen = 0
-    loader = split.batches(
-        batch_size, shuffle=True, seed=seed, map=lambda batch: {"step": encoder(batch)}, **encoder.reading()
-    )
-    with iter(loader) as batches:
+    with iter(split.batches(batch_size, shuffle=True, seed=seed, **encoder.reading())) as batches:
         for batch in batches:
-            step: inputs.TrainingStep = batch["step"]  # type: ignore[assignment]
+            step = inputs.get_step(batch)
             ids = step.y.reshape(-1)
             if task.ignore is not None:
                 ids = ids[ids != task.ignore]

@@ -502,8 +502,8 @@ class _Adoption:
             schema = rebuild_schema(schema, {**schema.features, name: feature})
         for name, label in of_type(schema.context, Label).items():
             ids.setdefault(name, np.arange(label.count))
-        asked = [column_name("index", name, schema.context, expected="a column", do="") for name in options.index]
-        index = tuple(dict.fromkeys([*asked, *of_type(schema.context, Label)]))
+        requested = [column_name("index", name, schema.context, expected="a column", do="") for name in options.index]
+        index = tuple(dict.fromkeys([*requested, *of_type(schema.context, Label)]))
         return ShardScan(schema=schema, index=index, strict=strict, ids=ids, storage=self.transaction.storage)
 
     def _label(self, name: str, schema: Schema) -> Label:

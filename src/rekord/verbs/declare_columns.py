@@ -43,7 +43,7 @@ _PATH_SOURCES = ("arrow", "columns", "csv", "jsonl", "pandas", "parquet", "polar
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRequest:
-    """What was asked for about columns."""
+    """What was requested about columns."""
 
     schema: Schema | None = None
     columns: Mapping[str, Feature] | None = None

@@ -226,18 +226,18 @@ def test_many_findings_are_grouped(folder: Path, capsys: pytest.CaptureFixture[s
     assert any(line.startswith("21 findings · ") for line in lines)
 
 
-@pytest.mark.parametrize(("asked", "listed"), [(0, 0), (3, 3), (15, 15), (21, 21), (1000, 21)])
+@pytest.mark.parametrize(("requested", "listed"), [(0, 0), (3, 3), (15, 15), (21, 21), (1000, 21)])
 def test_max_findings_lists_so_many_and_counts_the_rest(
-    asked: int, listed: int, folder: Path, capsys: pytest.CaptureFixture[str]
+    requested: int, listed: int, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shard(folder, 0).write_bytes(many_damaged(2))
     shard(folder, 2).write_bytes(corrupt_payload(GOOD, 3))
-    assert run_command_line(["check", str(folder), "--max-findings", str(asked)]) == 1
+    assert run_command_line(["check", str(folder), "--max-findings", str(requested)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("F102  train") for line in lines) == listed
     assert any(line.startswith("21 findings · ") for line in lines)
 
-    assert run_command_line(["check", str(folder), "--json", "--max-findings", str(asked)]) == 1
+    assert run_command_line(["check", str(folder), "--json", "--max-findings", str(requested)]) == 1
     report = json.loads(capsys.readouterr().out)
     assert (len(report["findings"]), report["not_listed"], report["errors"]) == (listed, 21 - listed, 21)
 

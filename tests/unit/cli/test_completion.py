@@ -141,11 +141,12 @@ def test_completion_imports_no_library_and_does_not_run_the_verb(place: Path) ->
 
 
 def test_the_table_of_values_is_what_the_library_takes() -> None:
-    from rekord.cli.interop import ExportFormat
+    from typing import get_args
+
     from rekord.transforms import images
     from rekord.transforms.augment import AUGMENTATIONS
     from rekord.transforms.image_row import FILTERS
-    from rekord.verbs.options import METHODS
+    from rekord.verbs.options import METHODS, FormatName
     from rekord.verbs.write import LAYOUTS
 
     params = {
@@ -160,7 +161,7 @@ def test_the_table_of_values_is_what_the_library_takes() -> None:
         ("write", "--resize-fit"): images.FIT_MODES,
         ("balance", "--method"): METHODS,
         ("balance", "--augment"): AUGMENTATIONS,
-        ("export", "--format"): [each.value for each in ExportFormat],
+        ("export", "--format"): get_args(FormatName),
     }.items():
         assert sorted(list_choices(params[place])) == sorted(known), place
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faulty_storage import FaultyStorage
 from PIL import Image
 
 import rekord as rk
 from rekord.cli import demo, demo_data
 from rekord.cli.main import run_command_line
 from rekord.errors import error
-from rekord.testing.storage import FaultyStorage
 
 FEW_SCENES, FEW_SIGNS = 64, 16  # enough for a few records in each shard
 

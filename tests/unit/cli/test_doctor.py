@@ -71,7 +71,7 @@ def test_with_a_spec_each_feature_is_judged_and_a_spec_that_works_is_printed(
     assert (
         "TensorFlow, per feature:\n"
         "  label  fails in 100 records\n"
-        "      asked     tf.io.FixedLenFeature([], tf.int64)\n"
+        "      spec      tf.io.FixedLenFeature([], tf.int64)\n"
         "      works     tf.io.FixedLenFeature([], tf.float32)\n"
         "  x      parses\n"
     ) in said

@@ -130,11 +130,13 @@ def test_the_reader_for_dali_takes_the_indexes_that_are_written_for_it(
         with rk.Writer(f"data/{split}/x.tfrecord", rk.Schema({"n": rk.Int64()})) as writer:
             writer.write({"n": 1})
     tree = ast.parse(generate_reader_code(rk.open(place), place, "dali"))
-    (asked,) = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "index_path"]
+    (requested,) = [
+        node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "index_path"
+    ]
     told = values(ast.unparse(tree))
     files = [file for split in told["FILES"].values() for file in split]
     names = {"Path": Path, "ROOT": told["ROOT"], "files": files}
-    places = eval(compile(ast.Expression(asked), "reader.py", "eval"), names)
+    places = eval(compile(ast.Expression(requested), "reader.py", "eval"), names)
     assert {Path(file) for file in places} == {Path(file) for file in index(place, format="dali").written}
 
 

@@ -88,7 +88,7 @@ def test_json_holds_whole_values(tmp_path: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         ([], [0, 1, 2, 3, 4]),
         (["-n", "0"], []),
@@ -103,13 +103,13 @@ def test_json_holds_whole_values(tmp_path: Path, capsys: Captured) -> None:
     ],
 )
 def test_records_are_counted_across_files(
-    asked: list[str], expected: list[int], tmp_path: Path, capsys: Captured
+    requested: list[str], expected: list[int], tmp_path: Path, capsys: Captured
 ) -> None:
     record_file(tmp_path, numbered(0, 3), "a.tfrecord")
     record_file(tmp_path, [], "b.tfrecord")
     record_file(tmp_path, numbered(3, 8), "c.tfrecord")
-    assert ids(shown_json([str(tmp_path), *asked], capsys)) == expected
-    assert ids(shown_json([str(tmp_path / "*.tfrecord"), *asked], capsys)) == expected
+    assert ids(shown_json([str(tmp_path), *requested], capsys)) == expected
+    assert ids(shown_json([str(tmp_path / "*.tfrecord"), *requested], capsys)) == expected
 
 
 def test_the_place_of_a_record_is_that_in_its_file(tmp_path: Path, capsys: Captured) -> None:

@@ -76,8 +76,8 @@ class Terminal(io.StringIO):
 def test_the_terminal_decides(environment: dict[str, str], chosen: Preview) -> None:
     assert choose_preview(Preview.AUTO, Terminal(), environment) == chosen
     assert choose_preview(Preview.AUTO, Terminal(tty=False), environment) == Preview.NONE
-    for asked in (Preview.SIXEL, Preview.NONE):
-        assert choose_preview(asked, Terminal(tty=False), {**environment, "NO_COLOR": "1"}) == asked
+    for requested in (Preview.SIXEL, Preview.NONE):
+        assert choose_preview(requested, Terminal(tty=False), {**environment, "NO_COLOR": "1"}) == requested
 
 
 def test_half_blocks_need_their_character(monkeypatch: pytest.MonkeyPatch) -> None:

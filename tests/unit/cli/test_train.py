@@ -69,19 +69,19 @@ def stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Told
     """A dataset `flowers` in a folder of its own, and a run that only tells what a real one would."""
     monkeypatch.chdir(tmp_path)
     rk.write({"x": np.arange(4), "label": np.arange(4)}, "flowers", progress=False, workers=1)
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(verb, "_load_frameworks", lambda backend: asked.update(loaded=backend))
+    requested: dict[str, Any] = {}
+    monkeypatch.setattr(verb, "_load_frameworks", lambda backend: requested.update(loaded=backend))
 
     def put(tell: Told) -> dict[str, Any]:
         def train(path: str, out: str | None, options: TrainOptions, *, watch: TrainingListener) -> TrainingResult:
             rk.open(path)
             watch.on_task(TASK)
-            asked.update(path=path, out=out, **vars(options))
+            requested.update(path=path, out=out, **vars(options))
             watch.on_begin(TASK, "tensorflow", 61_892, 2, 60)
             return tell(watch)
 
         monkeypatch.setattr(training, "run_training", train)
-        return asked
+        return requested
 
     return put
 
@@ -164,12 +164,12 @@ def test_where_the_input_is_the_bottleneck_it_is_said_what_to_change(stands_in, 
 
 
 def test_every_option_is_handed_on(stands_in) -> None:
-    asked = stands_in(whole)
+    requested = stands_in(whole)
     words = "train flowers there --epochs 7 --label label --columns x,y --split train --val test --balance"
     words += " --backend jax --image-size 96x128 --batch-size 8 --learning-rate 1e-2 --seed 3"
     words += " --checkpoint-steps 10 --threads 2 --limit 100 --predictions val,test --resume"
     assert run_command_line(words.split()) == 0
-    assert asked == {
+    assert requested == {
         "loaded": "jax",
         "path": "flowers",
         "out": "there",
@@ -193,7 +193,7 @@ def test_every_option_is_handed_on(stands_in) -> None:
         "fresh": False,
     }
     assert run_command_line(["train", "flowers", "--image-size", "64", "--class-weights", "--fresh"]) == 0
-    assert (asked["image_size"], asked["class_weights"], asked["fresh"]) == ((64, 64), True, True)
+    assert (requested["image_size"], requested["class_weights"], requested["fresh"]) == ((64, 64), True, True)
 
 
 def test_an_interrupted_run_says_where_it_was_and_how_to_go_on(stands_in, capsys) -> None:
@@ -330,18 +330,18 @@ def test_a_failure_has_the_exit_code_of_its_kind(stands_in, capsys, code: str, e
 def test_a_value_that_cannot_be_meant_is_refused_before_anything_is_loaded(
     stands_in, capsys, options: list[str], what: str, do: str
 ) -> None:
-    asked = stands_in(whole)
+    requested = stands_in(whole)
     assert run_command_line(["train", "flowers", *options]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert (lines[0], lines[-1]) == (f"UsageError U605: {what}", f"  do        {do}")
-    assert asked == {}
+    assert requested == {}
 
 
 def test_a_path_that_is_not_there_is_said_before_anything_is_loaded(stands_in, capsys) -> None:
-    asked = stands_in(whole)
+    requested = stands_in(whole)
     assert run_command_line(["train", "flwers"]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X501: ")
-    assert asked == {}
+    assert requested == {}
 
 
 def test_names_from_the_data_cannot_steer_a_terminal(stands_in, capsys) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from faulty_storage import FaultyStorage
 
 from rekord.codec.encode import encode
 from rekord.dataset.read import records
 from rekord.dataset.writer import Writer
 from rekord.errors import DatasetError, EncodeError, UsageError
 from rekord.schema import Float32, Int64, Schema, Text
-from rekord.testing import FaultyStorage, frames
+from rekord.testing import frames
 
 SCHEMA = Schema({"label": Int64(range=(0, 10**9)), "name": Text(optional=True)})
 ROWS = [{"label": i, "name": f"row {i}" if i % 3 else None} for i in range(100)]

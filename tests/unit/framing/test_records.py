@@ -12,11 +12,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from faulty_storage import FaultyStorage
 
 import rekord as rk
 from rekord import _core
 from rekord.dataset.read import open_frames
-from rekord.testing import FaultyStorage, claim_length, corrupt_payload, frame, frame_offsets, frames
+from rekord.testing import claim_length, corrupt_payload, frame, frame_offsets, frames
 
 PutFile = Callable[..., Path]
 Compress = Callable[[bytes, str], bytes]

@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_storage import FaultyStorage
 
 import rekord as rk
 from rekord.framing.inflate import HEAD_BYTES, TAIL_BYTES
-from rekord.testing import FaultyStorage, corrupt_length, frame, frames
+from rekord.testing import corrupt_length, frame, frames
 
 PutFile = Callable[..., Path]
 

@@ -118,7 +118,7 @@ def test_the_name_that_works_is_shown_beside_the_one_that_was_asked_for(tmp_path
     path = put(tmp_path / "a.tfrecord", [{"lable": [i], "x": [i]} for i in range(5)])
     asked = rk.Schema({"label": rk.Int64(), "x": rk.Int64()})
     label, x = rk.doctor(path, schema=asked).features
-    assert (label.asked, label.works) == (
+    assert (label.spec, label.works) == (
         "tf.io.FixedLenFeature([], tf.int64)",
         '"lable": tf.io.FixedLenFeature([], tf.int64)',
     )

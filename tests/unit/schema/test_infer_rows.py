@@ -336,16 +336,16 @@ def test_a_tensor_is_the_array_that_it_gives() -> None:
 
 
 def test_a_limit_reads_no_more_rows_than_it_needs() -> None:
-    asked = []
+    requested = []
 
     def rows() -> Iterator[dict[str, int]]:
         for i in range(10):
-            asked.append(i)
+            requested.append(i)
             yield {"a": i}
 
     evidence = infer(rows(), limit=3).evidence
     assert (evidence["rows"], evidence["complete"], evidence["features"]["a"]["max"]) == (3, False, 2)
-    assert len(asked) == 4
+    assert len(requested) == 4
     assert infer(rows(), limit=10).evidence["complete"] is True
     assert infer({"a": np.arange(10)}, limit=4).evidence["complete"] is False
     assert infer({"a": np.arange(10)}, limit=10).evidence["complete"] is True

@@ -4,11 +4,11 @@ import errno
 import os
 
 import pytest
+from faulty_storage import Crash, FaultyStorage
 
 import rekord as rk
 from rekord.storage.local import LOCAL
 from rekord.storage.portability import exchange_names
-from rekord.testing import Crash, FaultyStorage
 
 
 def test_a_link_is_the_same_file_by_another_name(tmp_path):

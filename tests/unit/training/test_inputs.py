@@ -32,7 +32,7 @@ def encoder_of(split: Any, columns: list[str] | None = None, **options: Any) -> 
 
 
 def steps(split: Any, encoder: BatchEncoder, batch_size: int = 1000, **options: Any) -> list[TrainingStep]:
-    batches = split.batches(batch_size, map=lambda batch: {"step": encoder(batch)}, **encoder.reading(), **options)
+    batches = split.batches(batch_size, **encoder.reading(), **options)
     return [batch["step"] for batch in batches]
 
 
@@ -188,13 +188,13 @@ def test_steps_of_a_sequence_are_tokens(written):
 
 
 @pytest.mark.parametrize(
-    ("stored", "asked", "size"),
+    ("stored", "requested", "size"),
     [((100, 80), None, (64, 64)), ((20, 90), None, (64, 20)), ((28, 28), (32, 48), (32, 48))],
 )
-def test_images_have_one_size_that_is_not_larger_than_they_are(written, stored, asked, size):
+def test_images_have_one_size_that_is_not_larger_than_they_are(written, stored, requested, size):
     schema = {"image": rk.Image(), "label": rk.Label(2)}
     split = written([{"image": image(9 * i, stored), "label": i % 2} for i in range(4)], schema)
-    encoder = encoder_of(split, image_size=asked)
+    encoder = encoder_of(split, image_size=requested)
     assert (encoder.image_size, encoder.specs) == (size, {"image": InputSpec("image", (*size, 3), "uint8")})
     (step,) = steps(split, encoder)
     assert step.x["image"].shape == (4, *size, 3)

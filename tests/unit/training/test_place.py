@@ -30,17 +30,17 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def refusal(data: Path, out: Path | str, **asked: Any) -> rk.RekordError:
+def refusal(data: Path, out: Path | str, **requested: Any) -> rk.RekordError:
     with pytest.raises(rk.RekordError) as caught:
-        rk.train(data, out, **asked)
+        rk.train(data, out, **requested)
     return caught.value
 
 
-@pytest.mark.parametrize("asked", [{}, {"fresh": True}, {"resume": True}])
+@pytest.mark.parametrize("requested", [{}, {"fresh": True}, {"resume": True}])
 @pytest.mark.parametrize("where", ["", "model", "deep/model"])
-def test_a_run_never_lies_among_its_data(data: Path, where: str, asked: dict[str, Any]) -> None:
+def test_a_run_never_lies_among_its_data(data: Path, where: str, requested: dict[str, Any]) -> None:
     before = sorted(data.rglob("*"))
-    failure = refusal(data, data / where, **asked)
+    failure = refusal(data, data / where, **requested)
     assert (failure.code, failure.what) == ("U631", "run folder is inside the dataset")
     assert failure.location.path == str(data / where)
     assert sorted(data.rglob("*")) == before
@@ -113,7 +113,7 @@ def test_a_remote_place_is_refused_and_no_folder_of_that_name_is_made(
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("requested", "named"),
     [
         ({"image_size": (5, 5)}, "image_size"),
         ({"threads": 0}, "threads"),
@@ -122,23 +122,23 @@ def test_a_remote_place_is_refused_and_no_folder_of_that_name_is_made(
     ],
 )
 def test_a_run_is_not_removed_for_another_that_cannot_begin(
-    data: Path, tmp_path: Path, asked: dict[str, Any], named: str
+    data: Path, tmp_path: Path, requested: dict[str, Any], named: str
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "checkpoint.tfrecord").write_text("old")
-    failure = refusal(data, out, fresh=True, **asked)
+    failure = refusal(data, out, fresh=True, **requested)
     assert failure.code == "U605"
     assert f"`{named}`" in failure.what
     assert os.listdir(out) == ["checkpoint.tfrecord"]
 
 
-@pytest.mark.parametrize("asked", [{"balance": True}, {"class_weights": True}])
-def test_numbers_have_no_classes_to_balance(tmp_path: Path, data: Path, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("requested", [{"balance": True}, {"class_weights": True}])
+def test_numbers_have_no_classes_to_balance(tmp_path: Path, data: Path, requested: dict[str, Any]) -> None:
     schema = rk.Schema({"x": rk.Float32(), "y": rk.Float32()})
     numbers = np.arange(12, dtype=np.float32)
     rk.write({"x": numbers, "y": 12 - numbers}, tmp_path / "numbers", schema=schema, progress=False, workers=1)
-    failure = refusal(tmp_path / "numbers", tmp_path / "out", label="y", **asked)
+    failure = refusal(tmp_path / "numbers", tmp_path / "out", label="y", **requested)
     assert (failure.code, failure.found) == ("U605", "`y`, a number")
     assert not (tmp_path / "out").exists()
 

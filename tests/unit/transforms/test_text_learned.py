@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from sample_conversions import build_conversion, execute_conversion, find_leftovers, use_small_parts
 
 import rekord as rk
@@ -13,7 +14,6 @@ from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.sources.rows import RowsSource
-from rekord.testing import Crash, FaultyStorage
 from rekord.transforms.text import Tfidf, Tokenize, TokenizerFile
 from rekord.verbs import learning
 
@@ -92,13 +92,13 @@ def test_any_number_of_workers_learns_and_writes_the_same(tmp_path, monkeypatch,
 
 def test_only_the_training_split_is_learned_from_unless_all_is_asked_for(tmp_path):
     rows = [{"text": f"only{i}", "group": str(i % 10), "split": "dev" if i % 3 else "fit"} for i in range(200)]
-    asked = [
+    requested = [
         {"split": {"val": 0.3, "train": 0.7}},
         {"split": {"val": 0.3, "train": 0.7}, "seed": 3},
         {"split": {"val": 0.3, "train": 0.7}, "split_by": "group"},
         {"split": {"val": 0.3, "train": 0.7}, "key": "group"},
     ]
-    for i, options in enumerate(asked):
+    for i, options in enumerate(requested):
         steps = [t.tokenize("text", into="ids", keep=True)]
         out = tmp_path / f"out{i}"
         dataset = rk.write(rows, out, transforms=steps, progress=False, workers=1, **options)
@@ -108,7 +108,7 @@ def test_only_the_training_split_is_learned_from_unless_all_is_asked_for(tmp_pat
         # A row of the other split knows none of its words.
         assert all(row["ids"].tolist() == [1] for row in dataset["val"])
     steps = [t.tokenize("text", learn_from="all")]
-    rk.write(rows, tmp_path / "all", transforms=steps, progress=False, workers=1, **asked[0])
+    rk.write(rows, tmp_path / "all", transforms=steps, progress=False, workers=1, **requested[0])
     assert len(words_of(tmp_path / "all")) == 202
 
 

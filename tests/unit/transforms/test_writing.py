@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from PIL import Image
 from sample_conversions import build_conversion, execute_conversion, use_small_parts
 
@@ -17,7 +18,6 @@ import rekord as rk
 from rekord import transforms as T
 from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.forecast import forecast
 
 

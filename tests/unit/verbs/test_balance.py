@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from sample_conversions import disable_fsync, edit_manifest, find_leftovers, read_tree
 
 import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.cli.rewrite import parse_strategy
 from rekord.dataset.manifest import read_manifest
-from rekord.testing import Crash, FaultyStorage
 from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 
@@ -262,10 +262,10 @@ def test_the_same_again_has_nothing_to_do_and_another_seed_is_another_dataset(da
 @pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch, method):
     disable_fsync(monkeypatch)
-    asked = BalanceOptions(method=method, shards=2, workers=1)
+    requested = BalanceOptions(method=method, shards=2, workers=1)
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
-    prepare_balance(data, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)
+    prepare_balance(data, tmp_path / "whole" / "out", requested, storage=storage).run(progress=False)
     whole = read_tree(tmp_path / "whole" / "out")
     steps = len(storage.operations)
     assert steps > 20
@@ -274,9 +274,9 @@ def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data
         out.parent.mkdir()
         with suppress(Crash):
             faulty = FaultyStorage(fail_at=step)
-            prepare_balance(data, out, asked, storage=faulty).run(progress=False)
+            prepare_balance(data, out, requested, storage=faulty).run(progress=False)
         assert not out.exists() or read_tree(out) == whole
-        prepare_balance(data, out, asked).run(progress=False)
+        prepare_balance(data, out, requested).run(progress=False)
         assert read_tree(out) == whole
         assert find_leftovers(out) == []
 
@@ -403,8 +403,8 @@ def test_a_class_is_named_on_a_command_line_as_it_is_shown(tmp_path, feature, fe
     rows = [{"kind": few if n % 4 == 0 else many} for n in range(20)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False, workers=1)
     for name in names:
-        asked = BalanceOptions(by="kind", sampling_strategy={name: 9})
-        (draw,) = prepare_balance(tmp_path / "in", tmp_path / "out", asked).samples.values()
+        requested = BalanceOptions(by="kind", sampling_strategy={name: 9})
+        (draw,) = prepare_balance(tmp_path / "in", tmp_path / "out", requested).samples.values()
         assert draw.after == {many: 15, few: 9}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from PIL import Image as Pillow
 from sample_conversions import disable_fsync, find_leftovers, read_tree
 
@@ -17,7 +18,6 @@ import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
 from rekord.dataset.shard_index import open_shard_index
-from rekord.testing import Crash, FaultyStorage
 from rekord.verbs.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 
@@ -175,17 +175,17 @@ def test_an_image_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
 @pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch):
     disable_fsync(monkeypatch)
-    asked = BalanceOptions(shards=2, workers=1, augment=["flip", "colour"])
+    requested = BalanceOptions(shards=2, workers=1, augment=["flip", "colour"])
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
-    prepare_balance(data, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)
+    prepare_balance(data, tmp_path / "whole" / "out", requested, storage=storage).run(progress=False)
     whole = read_tree(tmp_path / "whole" / "out")
     for step in range(1, len(storage.operations) + 1):
         out = tmp_path / str(step) / "out"
         out.parent.mkdir()
         with suppress(Crash):
-            prepare_balance(data, out, asked, storage=FaultyStorage(fail_at=step)).run(progress=False)
+            prepare_balance(data, out, requested, storage=FaultyStorage(fail_at=step)).run(progress=False)
         assert not out.exists() or read_tree(out) == whole
-        prepare_balance(data, out, asked).run(progress=False)
+        prepare_balance(data, out, requested).run(progress=False)
         assert read_tree(out) == whole
         assert find_leftovers(out) == []

@@ -130,18 +130,18 @@ def test_bad_rows_of_the_sample_are_counted(photos: Path, tmp_path: Path) -> Non
 
 
 def test_an_iterator_loses_no_row_to_the_forecast(tmp_path: Path) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def rows() -> Iterator[dict[str, Any]]:
         for i in range(5):
-            asked.append(i)
+            requested.append(i)
             yield {"x": i}
 
     schema = rk.Schema({"x": rk.Int64()})
     conversion = prepared(rows(), tmp_path / "out", schema=schema)
     told = forecast(conversion)
     # The first row is compared with the schema, and kept.
-    assert (asked, told.records, told.sampled_rows) == ([0], None, 0)
+    assert (requested, told.records, told.sampled_rows) == ([0], None, 0)
     run_conversion(conversion, progress=False)
     assert rk.open(tmp_path / "out")["train"].to_arrow()["x"].to_pylist() == list(range(5))
 

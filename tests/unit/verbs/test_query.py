@@ -69,15 +69,15 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """For each time that records are read: which columns, and of how many records."""
-    asked: list[Any] = []
+    requested: list[Any] = []
     request = Split.request
 
     def noted(self: Split, batch_size: int, **options: Any) -> Any:
-        asked.append((options.get("columns"), len(self)))
+        requested.append((options.get("columns"), len(self)))
         return request(self, batch_size, **options)
 
     monkeypatch.setattr(Split, "request", noted)
-    return asked
+    return requested
 
 
 def spoil_payloads(folder: Path) -> None:
@@ -511,16 +511,16 @@ def test_a_parameter_without_a_value_is_said(value: str, data: Path) -> None:
 def test_a_query_that_is_simple_is_answered_as_any_other(
     sql: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked() -> Any:
+    def requested() -> Any:
         try:
             answer = rk.query(data, sql)
         except rk.RekordError as failure:
             return failure.message
         return answer.schema, answer.to_pylist()
 
-    found = asked()
+    found = requested()
     monkeypatch.setattr(answer, "parse_simple_query", lambda *_: None)
-    assert found == asked()
+    assert found == requested()
 
 
 @pytest.mark.concurrency

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from faulty_storage import Crash, FaultyStorage
 from pages import example
 from sample_conversions import (
     NumberedFilesSource,
@@ -27,7 +28,6 @@ from rekord.conversion import driver
 from rekord.errors import RekordError
 from rekord.schema import Int64, Label, Schema, Text
 from rekord.storage.transaction import Transaction
-from rekord.testing import Crash, FaultyStorage
 
 RATIOS = {"train": 0.7, "val": 0.3}
 SCHEMA = Schema({"line": Int64(), "label": Label(4), "text": Text()})

@@ -381,10 +381,10 @@ def test_what_a_function_calls_in_its_file_is_part_of_the_plan(tidy: Path, name:
     tidy.write_text(
         f"{TIDY}\n\nclass Made:\n    def __call__(self, row):\n        return tidy(row)\n\n\nMADE = Made()\n"
     )
-    asked = "tidy" if name == "tidy" else "MADE"
-    assert run_command_line(["write", "table.csv", "out", "--map", f"{tidy}:{asked}"]) == 0
+    requested = "tidy" if name == "tidy" else "MADE"
+    assert run_command_line(["write", "table.csv", "out", "--map", f"{tidy}:{requested}"]) == 0
     tidy.write_text(tidy.read_text().replace("FACTOR = 10", "FACTOR = 11"))
-    assert run_command_line(["write", "table.csv", "out", "--map", f"{tidy}:{asked}"]) == 2
+    assert run_command_line(["write", "table.csv", "out", "--map", f"{tidy}:{requested}"]) == 2
     if name == "tidy":
         with pytest.raises(rk.UsageError) as caught:
             rk.write("table.csv", "out", map=imported(tidy, "tidy"), workers=1, progress=False)

@@ -183,8 +183,8 @@ def test_a_column_of_vectors_cannot_split(tmp_path: Path) -> None:
     ],
 )
 def test_splits_that_cannot_be_meant_are_refused(split: Any, more: dict[str, str]) -> None:
-    asked = {"by": None, "stratify": None, **more}
-    failure = refused(lambda: parse_split_rule(split, **asked, known=None))
+    requested = {"by": None, "stratify": None, **more}
+    failure = refused(lambda: parse_split_rule(split, **requested, known=None))
     assert failure.code == "U605"
     assert failure.expected
     assert failure.found

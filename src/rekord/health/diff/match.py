@@ -15,6 +15,7 @@ from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.health.duplicates import PLACE_DTYPE, ExternalSort, PlaceArray, find_group_starts, no_room
 from rekord.health.key_columns import DigestArray, KeyColumn, KeyedBatch, compute_key_seed, mix_column, mix_steps
+from rekord.health.stats.numbers import mix_hash_bits
 from rekord.storage.local import read_error
 from rekord.storage.portability import pread_into
 
@@ -43,9 +44,9 @@ def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
     """
     number = compute_key_seed("payload", "bytes", "")
     with open_frames(path) as reader:
-        goes_on = True
-        while goes_on:
-            goes_on = False
+        has_more = True
+        while has_more:
+            has_more = False
             try:
                 for stretch in reader.iter_verified_frames():
                     payloads = stretch.payloads()
@@ -53,15 +54,12 @@ def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
                     _core.digest_column(number, _core.strings(payloads), None, None, into)
                     yield stretch.first_record, [stretch.offset(i) for i in range(len(payloads))], into
             except RekordError as failure:
-                _, goes_on = reader.recover(failure)
+                _, has_more = reader.recover(failure)
 
 
 def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) -> int:
     """A number that depends on the position of each digest. The sum over parts is that of the whole."""
-    weights = positions.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        weights = (weights ^ (weights >> np.uint64(shift))) * np.uint64(factor)
-    weights ^= weights >> np.uint64(31)
+    weights = mix_hash_bits(positions.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     return int((digests[:, 0] * weights).sum(dtype=np.uint64))
 
 

@@ -85,7 +85,7 @@ class ParsePrediction(JsonFields):
     """Whether TensorFlow will parse one feature of a spec, and the feature that would work."""
 
     feature: str
-    asked: str  # the feature of the spec, as Python source
+    spec: str  # the feature of the spec, as Python source
     ok: bool
     records_affected: int = 0
     tensorflow_error: str | None = None

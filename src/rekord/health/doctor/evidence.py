@@ -220,9 +220,9 @@ class KindProfile:
         long[owners[own[lengths != 1]]] = True
         several = column.counts[present] > 1
         self.single_bytes += int(np.count_nonzero(several & ~long[present]))
-        self._look(batch, column, own, rows)
+        self._inspect_strings(batch, column, own, rows)
 
-    def _look(self, batch: KeyedBatch, column: KeyColumn, own: IntArray, rows: IntArray) -> None:
+    def _inspect_strings(self, batch: KeyedBatch, column: KeyColumn, own: IntArray, rows: IntArray) -> None:
         owners = column.owners
         for at in own[: MAX_SAMPLES - len(self.samples)].tolist():
             value = column.values.bytes(at)
@@ -565,7 +565,7 @@ class DoctorCase:
     path: str
     schema: Schema | None = None
     listed: Schema | None = None  # whose column names `rewrite` of this dataset uses
-    spec: Spec | SequenceSpec | None = None  # what TensorFlow is asked to parse
+    spec: Spec | SequenceSpec | None = None  # what TensorFlow should parse
     compression: Mapping[str, str] = field(default_factory=dict)  # by file name, from the manifest
     files: list[FileEvidence] = field(default_factory=list)
     companion_files: list[FileEvidence] = field(default_factory=list)  # not read as records

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rekord.codes import CODES
 from rekord.health.check.rule import format_key
-from rekord.health.doctor import corruption as bytes_family
+from rekord.health.doctor import corruption
 from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis, find_worst_severity, join_words
 from rekord.health.doctor.evidence import (
     MAX_AFFECTED_RECORDS,
@@ -217,7 +217,7 @@ _EXPLAINED_CODES: dict[str, frozenset[str]] = {
 """The findings about a feature that a diagnosis of it covers."""
 
 # H836 is H814 and H815 in a check, which knows no spec.
-_DIAGNOSED_CODES = bytes_family.CORRUPTION_CODES | PAYLOAD_CODES | REPEAT_CODES | {"H836"}
+_DIAGNOSED_CODES = corruption.CORRUPTION_CODES | PAYLOAD_CODES | REPEAT_CODES | {"H836"}
 
 
 _UNUSUAL_CODES = ("H755", "H756", "H757", "H758")

@@ -12,9 +12,8 @@ from rekord.errors import RekordError
 from rekord.health.check.manifest import ManifestListing, read_manifest_listing
 from rekord.health.check.run import iter_findings
 from rekord.health.dataset_files import DatasetFiles, find_dataset_files, resolve_schema
-from rekord.health.doctor import corruption as bytes_family
-from rekord.health.doctor import kinds, payloads, raw_tensors
-from rekord.health.doctor import spec as spec_family
+from rekord.health.doctor import corruption, kinds, payloads, raw_tensors
+from rekord.health.doctor import spec as spec_diagnoses
 from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis, sort_by_severity
 from rekord.health.doctor.evidence import DoctorCase, FileEvidence
 from rekord.health.doctor.spec import SpecCheck
@@ -51,8 +50,8 @@ def doctor(
     """
     loaded, wanted = resolve_schema(schema), resolve_spec(spec)
     place = find_dataset_files(path)
-    asked = os.fspath(path) if isinstance(path, (str, os.PathLike)) else find_common_folder(place.paths)
-    return diagnose_files(place, asked=asked, schema=loaded, spec=wanted)
+    shown = os.fspath(path) if isinstance(path, (str, os.PathLike)) else find_common_folder(place.paths)
+    return diagnose_files(place, path=shown, schema=loaded, spec=wanted)
 
 
 def find_common_folder(files: Sequence[str]) -> str:
@@ -76,7 +75,7 @@ def resolve_spec(spec: str | Mapping[str, object] | SequenceSpec | None) -> Any:
 def diagnose_files(
     place: DatasetFiles,
     *,
-    asked: str,
+    path: str,
     schema: Schema | None = None,
     spec: Any = None,
     report: Report | None = None,
@@ -85,21 +84,21 @@ def diagnose_files(
     report = Report() if report is None else report
     listing = place.listing or _find_listing(place)
     declared = place.schema if listing is None else listing.schema
-    look = _build_spec_check(schema, spec)
+    check = _build_spec_check(schema, spec)
     case = DoctorCase(
-        path=asked,
+        path=path,
         schema=schema or declared,
         listed=place.schema,
-        spec=None if look is None else look.spec,
+        spec=None if check is None else check.spec,
         compression={} if listing is None else _list_compressions(listing),
         files=[FileEvidence(path) for path in place.paths],
     )
     # The dataset itself knows more about its own schema than what that declares.
     held = schema if place.schema is not None else case.schema
-    with closing(iter_findings(place, report, held, observers=[_EvidenceObserver(case, look)])) as findings:
+    with closing(iter_findings(place, report, held, observers=[_EvidenceObserver(case, check)])) as findings:
         for finding in findings:
             case.add(finding)
-    return _build_diagnoses(case, look, report)
+    return _build_diagnoses(case, check, report)
 
 
 def _find_listing(place: DatasetFiles) -> ManifestListing | None:
@@ -118,16 +117,16 @@ def _list_compressions(listing: ManifestListing) -> dict[str, str]:
 class _EvidenceObserver:
     """Collects evidence while the files are checked."""
 
-    def __init__(self, case: DoctorCase, look: SpecCheck | None) -> None:
+    def __init__(self, case: DoctorCase, check: SpecCheck | None) -> None:
         self._case = case
-        self._look = look
+        self._check = check
 
     def update(self, batch: KeyedBatch) -> None:
         """Add some records."""
         self._case.profile.update(batch)
         self._case.raw.update(batch)
-        if self._look is not None:
-            self._look.update(batch)
+        if self._check is not None:
+            self._check.update(batch)
 
     def end_file(self, end: FileSummary) -> None:
         """Record the number of records in a file."""
@@ -152,12 +151,12 @@ def _find_declared_keys(case: DoctorCase) -> frozenset[str]:
     return frozenset(each.key for each in profiles if list(each.kinds) == [kinds_of.get(each.key)])
 
 
-def _build_diagnoses(case: DoctorCase, look: SpecCheck | None, report: Report) -> Diagnoses:
-    known: list[Diagnosis] = [*bytes_family.diagnose_corruption(case), *payloads.diagnose_payloads(case)]
+def _build_diagnoses(case: DoctorCase, check: SpecCheck | None, report: Report) -> Diagnoses:
+    known: list[Diagnosis] = [*corruption.diagnose_corruption(case), *payloads.diagnose_payloads(case)]
     settled, read = _find_declared_keys(case), frozenset[str]()
-    if look is not None:
-        known += spec_family.diagnose_spec(case, look)
-        read = spec_family.list_settled_keys(look)
+    if check is not None:
+        known += spec_diagnoses.diagnose_spec(case, check)
+        read = spec_diagnoses.list_settled_keys(check)
         settled |= read
     known += kinds.diagnose_kinds(case, settled)
     known += raw_tensors.diagnose_raw_tensors(case, settled)
@@ -168,12 +167,12 @@ def _build_diagnoses(case: DoctorCase, look: SpecCheck | None, report: Report) -
     known = payloads.raise_severities(case, known)
     known += payloads.diagnose_repeats(case)
     known += payloads.diagnose_other_findings(case, known, read)
-    seen = look is not None and bool(case.profile.records)
+    seen = check is not None and bool(case.profile.records)
     return Diagnoses(
         diagnoses=sort_by_severity(known),
         files=report.files,
         records=report.records,
         unreadable=report.unreadable,
-        features=tuple(spec_family.predict_features(case, look)) if look is not None and seen else (),
-        spec=spec_family.build_working_spec(case, look) if look is not None and seen else None,
+        features=tuple(spec_diagnoses.predict_features(case, check)) if check is not None and seen else (),
+        spec=spec_diagnoses.build_working_spec(case, check) if check is not None and seen else None,
     )

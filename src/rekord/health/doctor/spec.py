@@ -183,25 +183,25 @@ _DTYPES: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "str
 _KINDS = {dtype: kind for kind, dtype in _DTYPES.items()}
 
 
-def diagnose_spec(case: DoctorCase, look: SpecCheck) -> Iterator[Diagnosis]:
+def diagnose_spec(case: DoctorCase, check: SpecCheck) -> Iterator[Diagnosis]:
     """One diagnosis per feature that cannot be parsed."""
-    for verdict in look.verdicts:
+    for verdict in check.verdicts:
         if verdict.bad:
             yield _diagnose_verdict(case, verdict)
 
 
-def list_settled_keys(look: SpecCheck) -> frozenset[str]:
+def list_settled_keys(check: SpecCheck) -> frozenset[str]:
     """The record keys that the spec reads, whose kind and count need no guessing."""
-    return frozenset(key for verdict in look.verdicts for key in verdict.keys)
+    return frozenset(key for verdict in check.verdicts for key in verdict.keys)
 
 
-def predict_features(case: DoctorCase, look: SpecCheck) -> Iterator[ParsePrediction]:
+def predict_features(case: DoctorCase, check: SpecCheck) -> Iterator[ParsePrediction]:
     """Whether TensorFlow will parse each feature of the spec."""
-    for verdict in look.verdicts:
+    for verdict in check.verdicts:
         works = verdict.feature if not verdict.bad else _find_working_feature(case, verdict)
         yield ParsePrediction(
             feature=verdict.name,
-            asked=feature_to_source(verdict.feature),
+            spec=feature_to_source(verdict.feature),
             ok=not verdict.bad,
             records_affected=verdict.bad.records,
             tensorflow_error=verdict.error,
@@ -215,16 +215,16 @@ def _format_feature_source(case: DoctorCase, verdict: SpecVerdict, works: SpecFe
     return feature_to_source(works) if meant is None else f"{format_python_key(meant)}: {feature_to_source(works)}"
 
 
-def build_working_spec(case: DoctorCase, look: SpecCheck) -> str:
+def build_working_spec(case: DoctorCase, check: SpecCheck) -> str:
     """Source of a spec that parses the records: the given one, with fixes. Unparsable features are omitted."""
     context: dict[str, SpecFeature] = {}
     steps: dict[str, SpecFeature] = {}
-    for verdict in look.verdicts:
+    for verdict in check.verdicts:
         feature = verdict.feature if not verdict.bad else _find_working_feature(case, verdict)
         name = _find_renamed_key(case, verdict) or verdict.name
         if feature is not None:
             (steps if verdict.step else context)[name] = feature
-    return to_source(SequenceSpec(context, steps) if look.sequence else context)
+    return to_source(SequenceSpec(context, steps) if check.sequence else context)
 
 
 def _get_key_profiles(case: DoctorCase, verdict: SpecVerdict) -> dict[str, KeyProfile]:
@@ -256,9 +256,9 @@ def _find_working_feature(case: DoctorCase, verdict: SpecVerdict) -> SpecFeature
     if profile.records != case.profile.records:
         return VarLenSpec(dtype)
     shape: tuple[int, ...] = () if stored.constant == 1 else (stored.constant,)
-    asked = verdict.feature.shape if isinstance(verdict.feature, FixedLenSpec) else None
-    if asked is not None and math.prod(asked) == stored.constant:
-        shape = asked  # only the dtype was wrong
+    declared = verdict.feature.shape if isinstance(verdict.feature, FixedLenSpec) else None
+    if declared is not None and math.prod(declared) == stored.constant:
+        shape = declared  # only the dtype was wrong
     return FixedLenSpec(shape, dtype)
 
 

@@ -21,7 +21,7 @@ from rekord.codec.preview import is_image
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.health.scan import scan_files
-from rekord.health.stats.numbers import CountStatistics, MemoryBudget, NumberStatistics
+from rekord.health.stats.numbers import CountStatistics, MemoryBudget, NumberStatistics, mix_hash_bits
 from rekord.health.stats.strings import StringStatistics, format_string
 from rekord.schema import Boxes, Label, Mask, Schema, of_type
 from rekord.schema.base import ListKind
@@ -432,8 +432,6 @@ def _class_sort_key(label: Hashable | None) -> tuple[int, Any]:
 
 
 def _hash_positions(first: int, count: int) -> npt.NDArray[np.uint64]:
-    """Well mixed numbers of consecutive positions (the finalizer of SplitMix64)."""
-    mixed = (np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+    """Well mixed numbers of consecutive positions (SplitMix64)."""
+    positions = np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)
+    return mix_hash_bits(positions * np.uint64(0x9E3779B97F4A7C15))

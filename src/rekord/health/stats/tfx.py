@@ -22,7 +22,7 @@ from rekord.health.stats.numbers import (
 )
 from rekord.health.stats.report import FeatureStats, PartStats, Stats
 from rekord.health.stats.strings import StringStatistics, format_string
-from rekord.schema.interop.textproto import EnumName, Scalar, TextprotoMessage, format_message
+from rekord.schema.interop.textproto import EnumName, Scalar, TextprotoMessage, build_message, format_message
 
 _QUANTILE_BUCKETS = 10  # as in TFDV
 _MAX_RANKED_VALUES = 1000
@@ -118,9 +118,7 @@ def _build_message(stats: Stats) -> TextprotoMessage:
 
 
 def _build_dataset(part: PartStats) -> TextprotoMessage:
-    message = TextprotoMessage()
-    message.add("name", _to_utf8(part.name))
-    message.add("num_examples", part.records)
+    message = build_message(name=_to_utf8(part.name), num_examples=part.records)
     for feature in part.features.values():
         if feature.kind is not None:
             message.add("features", _build_feature(feature))
@@ -149,9 +147,7 @@ def _build_feature(feature: FeatureStats) -> TextprotoMessage:
 
 def _build_common_stats(feature: FeatureStats) -> TextprotoMessage:
     per_row = feature.seen.per_row
-    message = TextprotoMessage()
-    message.add("num_non_missing", feature.present)
-    message.add("num_missing", feature.missing)
+    message = build_message(num_non_missing=feature.present, num_missing=feature.missing)
     if per_row.moments.count:
         message.add("min_num_values", per_row.moments.min)
         message.add("max_num_values", per_row.moments.max)
@@ -167,8 +163,7 @@ def _build_common_stats(feature: FeatureStats) -> TextprotoMessage:
 
 
 def _build_num_stats(feature: FeatureStats, numbers: NumberStatistics) -> TextprotoMessage:
-    message = TextprotoMessage()
-    message.add("common_stats", _build_common_stats(feature))
+    message = build_message(common_stats=_build_common_stats(feature))
     moments = numbers.moments
     if moments.count:
         message.add("mean", float(moments.mean or 0.0))
@@ -181,40 +176,30 @@ def _build_num_stats(feature: FeatureStats, numbers: NumberStatistics) -> Textpr
         message.add("histograms", _build_standard_histogram(numbers))
         message.add("histograms", _build_quantile_histogram(numbers.quantiles, moments, nan=numbers.nan))
     elif numbers.count:
-        histogram = TextprotoMessage()
-        histogram.add("num_nan", numbers.nan)
-        message.add("histograms", histogram)
+        message.add("histograms", build_message(num_nan=numbers.nan))
     return message
 
 
 def _build_string_stats(feature: FeatureStats, strings: StringStatistics) -> TextprotoMessage:
-    message = TextprotoMessage()
-    message.add("common_stats", _build_common_stats(feature))
-    message.add("unique", strings.distinct.unique)
+    message = build_message(common_stats=_build_common_stats(feature), unique=strings.distinct.unique)
     ranked = strings.distinct.top(_MAX_RANKED_VALUES)
     for value, times in ranked[:_MAX_TOP_VALUES]:
-        top = TextprotoMessage()
-        top.add("value", _to_utf8(format_string(value)))
-        top.add("frequency", float(times))
-        message.add("top_values", top)
+        message.add("top_values", build_message(value=_to_utf8(format_string(value)), frequency=float(times)))
     message.add("avg_length", _get_mean(strings.lengths))
     ranks = TextprotoMessage()
     for rank, (value, times) in enumerate(ranked):
-        bucket = TextprotoMessage()
-        bucket.add("low_rank", rank)
-        bucket.add("high_rank", rank)
-        bucket.add("label", _to_utf8(format_string(value)))
-        bucket.add("sample_count", float(times))
-        ranks.add("buckets", bucket)
+        label = _to_utf8(format_string(value))
+        ranks.add("buckets", build_message(low_rank=rank, high_rank=rank, label=label, sample_count=float(times)))
     message.add("rank_histogram", ranks)
     return message
 
 
 def _build_bytes_stats(feature: FeatureStats, strings: StringStatistics) -> TextprotoMessage:
-    message = TextprotoMessage()
-    message.add("common_stats", _build_common_stats(feature))
-    message.add("unique", strings.distinct.unique)
-    message.add("avg_num_bytes", _get_mean(strings.lengths))
+    message = build_message(
+        common_stats=_build_common_stats(feature),
+        unique=strings.distinct.unique,
+        avg_num_bytes=_get_mean(strings.lengths),
+    )
     if strings.count:
         message.add("min_num_bytes", float(strings.lengths.moments.min))
         message.add("max_num_bytes", float(strings.lengths.moments.max))
@@ -224,8 +209,7 @@ def _build_bytes_stats(feature: FeatureStats, strings: StringStatistics) -> Text
 
 def _build_standard_histogram(numbers: NumberStatistics) -> TextprotoMessage:
     """Bars of equal width over the finite values."""
-    histogram = TextprotoMessage()
-    histogram.add("num_nan", numbers.nan)
+    histogram = build_message(num_nan=numbers.nan)
     edges = np.linspace(float(numbers.moments.min), float(numbers.moments.max), _QUANTILE_BUCKETS + 1)
     for low, high, times in zip(edges, edges[1:], count_between_edges(numbers, edges), strict=False):
         histogram.add("buckets", _build_bucket(low, high, times))
@@ -235,9 +219,7 @@ def _build_standard_histogram(numbers: NumberStatistics) -> TextprotoMessage:
 
 def _build_quantile_histogram(quantiles: Quantiles, moments: ExactMoments, nan: int = 0) -> TextprotoMessage:
     """Bars with a tenth of the values each."""
-    histogram = TextprotoMessage()
-    if nan:
-        histogram.add("num_nan", nan)
+    histogram = build_message(num_nan=nan) if nan else TextprotoMessage()
     inner = quantiles.at([i / _QUANTILE_BUCKETS for i in range(1, _QUANTILE_BUCKETS)])
     edges = [moments.min, *inner, moments.max]  # a sketch does not know its ends
     for low, high in pairwise(edges):
@@ -247,11 +229,7 @@ def _build_quantile_histogram(quantiles: Quantiles, moments: ExactMoments, nan: 
 
 
 def _build_bucket(low: float, high: float, times: float) -> TextprotoMessage:
-    bucket = TextprotoMessage()
-    bucket.add("low_value", float(low))
-    bucket.add("high_value", float(high))
-    bucket.add("sample_count", float(times))
-    return bucket
+    return build_message(low_value=float(low), high_value=float(high), sample_count=float(times))
 
 
 def _get_mean(lengths: CountStatistics) -> float:

@@ -681,16 +681,10 @@ WRITE_MESSAGES = (
         refine=_refine_floats,
     ),
     KnownMessage(
-        pattern=" has type <class '{kind:word}'>, but expected one of: ((<class '{wanted:word}'>",
-        code="E302",
-        title="list of {wanted} was given a {kind}",
-        says="protobuf accepts only {wanted} here.",
-        how="{cause}",
-        do=("{act}", _REKORD_WRITE),
-        refine=_refine_type,
-    ),
-    KnownMessage(
-        pattern=" has type {kind:word}, but expected one of: {wanted:word}",
+        pattern=(
+            " has type <class '{kind:word}'>, but expected one of: ((<class '{wanted:word}'>",
+            " has type {kind:word}, but expected one of: {wanted:word}",
+        ),
         code="E302",
         title="list of {wanted} was given a {kind}",
         says="protobuf accepts only {wanted} here.",

@@ -49,12 +49,12 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMessage:
-    """One message: its pattern, and explanations with `{names}` of its variable parts.
+    """One message: its pattern, or one for each wording, and explanations with `{names}` of its variable parts.
 
     `refine` derives further facts from those in the message; a fact named `code` replaces the code.
     """
 
-    pattern: str
+    pattern: str | tuple[str, ...]
     code: str
     title: str
     says: str
@@ -62,9 +62,15 @@ class KnownMessage:
     do: tuple[str, ...]
     refine: Callable[[MessageFacts], MessageFacts] | None = None
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The pattern of each wording."""
+        return (self.pattern,) if isinstance(self.pattern, str) else self.pattern
+
     def explain(self, text: str) -> Explanation | None:
         """The explanation of this message, or None if the text does not contain it."""
-        match = compile_message_pattern(self.pattern).search(text)
+        found = (compile_message_pattern(pattern).search(text) for pattern in self.patterns)
+        match = next((one for one in found if one is not None), None)
         if match is None:
             return None
         facts = {name: _sanitize_text(value) for name, value in match.groupdict().items() if value is not None}

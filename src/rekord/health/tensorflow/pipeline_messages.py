@@ -185,15 +185,10 @@ PIPELINE_MESSAGES = (
         refine=_refine_unsupported,
     ),
     KnownMessage(
-        pattern="Attempt to convert a value (None) with an unsupported type",
-        code="E301",
-        title="None cannot become a tensor",
-        says="A value is None where TensorFlow needs a number, a text or an array.",
-        how="A missing value, a parse function without `return`, or a dataset that yields no labels.",
-        do=(_WRITE, "return (features, label) from the function that is mapped", _SHOW),
-    ),
-    KnownMessage(
-        pattern="None values not supported.",
+        pattern=(
+            "Attempt to convert a value (None) with an unsupported type",
+            "None values not supported.",
+        ),
         code="E301",
         title="None cannot become a tensor",
         says="A value is None where TensorFlow needs a number, a text or an array.",
@@ -347,15 +342,11 @@ PIPELINE_MESSAGES = (
         do=("dataset.batch(32)", "tf.image.resize(image, [H, W])", _SHOW),
     ),
     KnownMessage(
-        pattern="is not defined on an unknown TensorShape",
-        code="D406",
-        title="shape of a tensor is unknown",
-        says="parse_tensor, decode_image and py_function return tensors whose shape the graph does not know.",
-        how="The shape is not stored in the graph; it needs to be set after decoding.",
-        do=("x = tf.ensure_shape(x, [H, W, 3])", "tf.io.decode_image(x, expand_animations=False)", _READER),
-    ),
-    KnownMessage(
-        pattern="Cannot take the length of shape with unknown rank",
+        pattern=(
+            "is not defined on an unknown TensorShape",
+            "Cannot take the length of shape with unknown rank",
+            "its rank is undefined, but the layer requires a defined rank",
+        ),
         code="D406",
         title="shape of a tensor is unknown",
         says="parse_tensor, decode_image and py_function return tensors whose shape the graph does not know.",
@@ -369,14 +360,6 @@ PIPELINE_MESSAGES = (
         says="decode_image may return an animation, so that its shape is unknown.",
         how="tf.image.resize after tf.io.decode_image.",
         do=("tf.io.decode_image(x, channels=3, expand_animations=False)", _READER),
-    ),
-    KnownMessage(
-        pattern="its rank is undefined, but the layer requires a defined rank",
-        code="D406",
-        title="shape of a tensor is unknown",
-        says="parse_tensor, decode_image and py_function return tensors whose shape the graph does not know.",
-        how="The shape is not stored in the graph; it needs to be set after decoding.",
-        do=("x = tf.ensure_shape(x, [H, W, 3])", "tf.io.decode_image(x, expand_animations=False)", _READER),
     ),
     # Consequences of other errors, which may be in the same text.
     KnownMessage(

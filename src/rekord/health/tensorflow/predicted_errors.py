@@ -404,21 +404,6 @@ _LIST_NAMES: dict[TfType, str] = {"int64": "int64", "float": "float", "string": 
 _MAX_SHOWN_CHARACTERS = 60
 
 
-def predict_feature_error(
-    key: str, feature: tf_spec.SpecFeature, value: Any, *, present: bool = True, index: int = 0
-) -> str | None:
-    """The error for one feature whose values are stored as `value`, as returned by `rk.decode`; None if it parses.
-
-    `present=False`: the record lacks the key. Of a feature with several keys (SparseFeature, ragged partitions)
-    this is the key of the values, and the others are absent; `predict_record_error` accepts all of them.
-    """
-    stored_key = key
-    if isinstance(feature, (tf_spec.SparseSpec, RaggedSpec)):
-        stored_key = feature.value_key or key
-    example = {stored_key: value} if present else {}
-    return predict_record_error({key: feature}, example, index=index)
-
-
 def predict_record_error(spec: tf_spec.Spec, example: Mapping[str, Any], *, index: int = 0) -> str | None:
     """The error for a decoded record, as returned by `rk.decode`, with keys in the order of the record.
 

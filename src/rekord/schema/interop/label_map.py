@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rekord.arguments import is_utf8_encodable
 from rekord.errors import RekordError, SchemaError, error, open_error, preview
 from rekord.location import Location
-from rekord.schema.interop.textproto import TextprotoMessage, format_message, parse_textproto
+from rekord.schema.interop.textproto import TextprotoMessage, build_message, format_message, parse_textproto
 
 _MAX_FILE_BYTES = 16 << 20
 _MAX_ID = 2**31 - 1  # the ids of a label map are int32
@@ -130,10 +130,7 @@ def format_label_map(classes: Mapping[int, str]) -> str:
     """The text of a label map, in the order of the ids."""
     whole = TextprotoMessage()
     for number, name in sorted(classes.items()):
-        item = TextprotoMessage()
-        item.add("id", int(number))
-        item.add("name", name)
-        whole.add("item", item)
+        whole.add("item", build_message(id=int(number), name=name))
     return format_message(whole)
 
 

@@ -113,6 +113,14 @@ class TextprotoMessage:
         return found[-1] if found else None
 
 
+def build_message(**fields: Scalar | TextprotoMessage | str) -> TextprotoMessage:
+    """A message of a few fields."""
+    message = TextprotoMessage()
+    for name, value in fields.items():
+        message.add(name, value)
+    return message
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str

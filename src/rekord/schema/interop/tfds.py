@@ -590,18 +590,10 @@ def _is_nestable(keys: Mapping[str, Any]) -> bool:
     return not odd and not folders & set(keys)
 
 
-SHARD_TEMPLATE = "{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
-"""The names of shards in TFDS."""
-
 # Not \w: TFDS accepts letters of every script, but its patterns for file names only have these.
 _NAME_PATTERN = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _VERSION_PATTERN = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}")
 _SPLIT_PATTERN = re.compile(r"[a-zA-Z0-9_-]+")
-
-
-def format_shard_name(name: str, split: str, shard: int, shards: int) -> str:
-    """The name of one shard's file."""
-    return SHARD_TEMPLATE.format(name=name, split=split, shard=shard, shards=shards)
 
 
 def check_tfds(

@@ -21,8 +21,8 @@ from rekord.schema.base import (
 from rekord.schema.features import Bytes, Float32, Image, Int64, Sparse, Text
 from rekord.schema.interop.textproto import (
     EnumName,
-    Scalar,
     TextprotoMessage,
+    build_message,
     format_message,
     parse_textproto,
 )
@@ -213,11 +213,6 @@ def _add_domain(message: TextprotoMessage, feature: Feature) -> None:
         message.add(field, build_message(**words))
 
 
-def build_message(**fields: Scalar) -> TextprotoMessage:
-    """A message of a few scalars."""
-    return TextprotoMessage(list(fields.items()))
-
-
 def inexpressible_error(name: str, expected: str, found: str) -> Exception:
     """The error for what a schema.pbtxt declares and a schema cannot express."""
     return schema_error(
@@ -243,11 +238,8 @@ def to_pbtxt(schema: Schema) -> str:
         raise not_examples_error("a schema.pbtxt")
     result = _build_group_message(schema.context)
     if schema.is_sequence:
-        steps = TextprotoMessage()
-        steps.add("name", SEQUENCE_NAME)
-        steps.add("type", EnumName("STRUCT"))
-        steps.add("struct_domain", _build_group_message(schema.steps))
-        result.add("feature", steps)
+        domain = _build_group_message(schema.steps)
+        result.add("feature", build_message(name=SEQUENCE_NAME, type=EnumName("STRUCT"), struct_domain=domain))
     return format_message(result)
 
 
@@ -278,14 +270,12 @@ def _is_lossless(message: TextprotoMessage, column: str, feature: Feature) -> bo
 
 def _build_sparse_message(column: str, feature: Feature, size: int) -> TextprotoMessage:
     index_key, value_key = feature.record_keys(column)
-    message = TextprotoMessage()
-    message.add("name", feature.key or column)
-    shape = TextprotoMessage()
-    shape.add("dim", build_message(size=size))
-    message.add("dense_shape", shape)
-    message.add("index_feature", build_message(name=index_key.encode("utf-8")))
-    message.add("value_feature", build_message(name=value_key.encode("utf-8")))
-    return message
+    return build_message(
+        name=feature.key or column,
+        dense_shape=build_message(dim=build_message(size=size)),
+        index_feature=build_message(name=index_key),
+        value_feature=build_message(name=value_key),
+    )
 
 
 def from_pbtxt(text: str) -> Schema:

@@ -252,8 +252,9 @@ def test_a_missing_path_is_an_error_and_not_a_finding(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_a_finding_among_others(
     put_file: PutFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from faulty_storage import FaultyStorage
+
     from rekord.storage import local
-    from rekord.testing import FaultyStorage
 
     put_file(frames([EXAMPLE]), "a.tfrecord")
     broken = put_file(frames([EXAMPLE]), "b.tfrecord")

@@ -260,15 +260,15 @@ def test_all_shards_of_one_kind_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "asked", "works"),
+    ("values", "requested", "works"),
     [
         ([1, 2, 3], "FixedLenFeature([], tf.int64)", "tf.io.FixedLenFeature([3], tf.int64)"),
         ([7], "FixedLenFeature([4], tf.int64)", "tf.io.FixedLenFeature([], tf.int64)"),
     ],
 )
-def test_one_value_against_a_list(tmp_path: Path, values: list[int], asked: str, works: str) -> None:
+def test_one_value_against_a_list(tmp_path: Path, values: list[int], requested: str, works: str) -> None:
     path = write(tmp_path / "a.tfrecord", [{"x": values}] * 30)
-    found = rk.doctor(path, spec=spec_file(tmp_path, x=asked))
+    found = rk.doctor(path, spec=spec_file(tmp_path, x=requested))
     diagnosis = of(found, "H821")
     assert diagnosis.records_affected == 30
     assert diagnosis.do == f'"x": {works}'

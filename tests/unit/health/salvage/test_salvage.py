@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from blake3 import blake3
+from faulty_storage import Crash, Fault, FaultyStorage
 from pages import example
 
 import rekord as rk
@@ -25,9 +26,6 @@ from rekord.framing.deflate import FlushPoint, open_frame_sink
 from rekord.health.salvage import SalvageReport, salvage_into
 from rekord.storage import local
 from rekord.testing import (
-    Crash,
-    Fault,
-    FaultyStorage,
     bit_flips,
     claim_length,
     corrupt_length,

@@ -16,7 +16,6 @@ from rekord.schema.interop.tfds import (
     build_tfds_files,
     check_tfds,
     features_from_schema,
-    format_shard_name,
     read_tfds_folder,
     schema_from_features,
 )
@@ -261,7 +260,6 @@ def test_the_files_of_a_schema_are_what_tfds_calls_for():
         a=of(y=feature("class_label_feature.ClassLabel", "classLabel", {"numClasses": "2"})),
         x=tensor("int32"),
     )
-    assert format_shard_name("pets", "train", 1, 2) == "pets-train.tfrecord-00001-of-00002"
     assert build_dataset_info("x", "1.0.0", {})["splits"] == []
 
 

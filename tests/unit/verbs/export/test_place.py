@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from faulty_storage import Crash, FaultyStorage
 
 import rekord as rk
 from rekord.storage import transaction
-from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.export.export import export_dataset
 from rekord.verbs.options import ExportOptions
 
