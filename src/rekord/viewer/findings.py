@@ -18,6 +18,9 @@ from rekord.viewer.session import Session, Side
 MAX_CHECKED_BYTES = 2 << 30
 """Local datasets up to this size are checked without being asked."""
 
+MAX_CHECKED_RECORD_BYTES = 16 << 20
+"""Longer records, which take several times their size while they are checked, are not checked without being asked."""
+
 MAX_PAIRS = 1000
 
 _KINDS = {"H786": "duplicate", "H789": "duplicate", "H787": "leak", "H788": "leak"}
@@ -56,7 +59,9 @@ class CheckRun:
     def start_if_small(self) -> None:
         """Start if that costs little: once a local dataset is indexed."""
         size_bytes = sum(file.size_bytes for file in self.side.files)
-        if self.state == "idle" and not self.side.remote and size_bytes <= MAX_CHECKED_BYTES:
+        longest_bytes = max((file.longest_bytes for file in self.side.files), default=0)
+        is_small = size_bytes <= MAX_CHECKED_BYTES and longest_bytes <= MAX_CHECKED_RECORD_BYTES
+        if self.state == "idle" and not self.side.remote and is_small:
             self.start()
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ export function mountRecord(host, until) {
 		const facts = h("div.record-facts");
 		show(host, navigation(answer), answer.error ? faultPanel(answer.error) : null, findingsOf(answer), h("div.record-columns", media, facts));
 		if (answer.state === "too_large") {
-			facts.append(h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(getSession().limits.record_bytes)} are shown by their first bytes.`));
+			facts.append(h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(getSession().limits.record_bytes)}, or ${bytes(getSession().limits.decoded_bytes)} once decoded, are shown by their first bytes.`));
 		}
 		drawMedia(media, answer, features);
 		facts.append(featureTable(features, answer), ...extra(features, answer));
