@@ -12,6 +12,7 @@ from rekord import _core
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.preview import describe_cell
 from rekord.errors import RekordError, error
+from rekord.report.formatting import format_count
 from rekord.schema import Boxes, Bytes, Schema, of_type
 from rekord.viewer.columns import (
     ColumnInfo,
@@ -111,7 +112,9 @@ def make_cell(value: Any, column: ColumnInfo) -> dict[str, Any]:
         facts = image_facts(value)
         if facts is not None:
             return {"text": f"{facts['format']} {facts['width']}×{facts['height']}", "image": facts}
-        return {"text": "empty" if not value else _describe_bytes(value)}
+        if value and not is_text(value):
+            return {"text": _describe_bytes(value)}
+        return {"text": _shorten(value[:1000].decode(errors="replace")) or "empty"}
     if view in ("audio", "video"):
         return {"text": f"{view}, {len(value):,} bytes"}
     if view == "class":
@@ -119,7 +122,7 @@ def make_cell(value: Any, column: ColumnInfo) -> dict[str, Any]:
     if view == "number":
         return {"text": _shorten(str(value)), "value": number_to_json(value)}
     if view == "boxes":
-        return {"text": f"{len(value):,} boxes", "count": len(value)}
+        return {"text": format_count(len(value), "box"), "count": len(value)}
     if isinstance(value, (str, bytes)):
         text = value if isinstance(value, str) else value[:1000].decode(errors="replace")
         return {"text": _shorten(text) if isinstance(value, str) or is_text(value) else _describe_bytes(value)}
@@ -271,7 +274,7 @@ def _describe_string(value: bytes | str, view: View) -> dict[str, Any]:
 
 
 def _describe_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None) -> dict[str, Any]:
-    return {"text": f"{len(boxes):,} boxes", "boxes": list_boxes(boxes, row, schema, MAX_VALUES)}
+    return {"text": format_count(len(boxes), "box"), "boxes": list_boxes(boxes, row, schema, MAX_VALUES)}
 
 
 def list_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None, most: int) -> dict[str, Any]:

@@ -112,6 +112,11 @@ class CheckRun:
         """The numbers of the findings about a record."""
         return self._by_record.get((split, record), [])
 
+    def name_findings(self, split: str, record: int) -> list[dict[str, Any]]:
+        """The findings about a record, by number and title."""
+        named = [(number, self.findings[number]) for number in self.findings_of(split, record)]
+        return [{"number": number, "code": one.code, "title": _title_of(one)} for number, one in named]
+
     def _run(self) -> None:
         try:
             with closing(iter_findings(find_dataset_files(self._given()), self._report)) as found:
@@ -159,7 +164,7 @@ class CheckRun:
         return {
             **document,
             "number": number,
-            "title": CODES.get(finding.code, finding.message),
+            "title": _title_of(finding),
             "side": self.side.number,
             "split": records[0][0] if records else finding.split,
             "split_record": records[0][1] if records else finding.split_record,
@@ -167,6 +172,10 @@ class CheckRun:
             "more": max(finding.count - len(records), 0) if records else 0,
             "pair": self._pair(finding),
         }
+
+
+def _title_of(finding: Finding) -> str:
+    return CODES.get(finding.code, finding.message)
 
 
 def get_check(session: Session, side: Side) -> CheckRun:

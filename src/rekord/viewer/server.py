@@ -52,7 +52,7 @@ _BYTES_PER_PAYLOAD_BYTE = 16  # integers of one byte have 8 in memory, twice whi
 _SENT_BYTES = 128 << 20  # for all bodies that are being sent
 _SMALL_BODY_BYTES = 4 << 20
 _MAX_RANGE_BYTES = 4 << 20
-_EDIT_SECONDS = 600.0
+_EDIT_SECONDS = 1.0  # how long an edit is waited for; then the page asks how far it is
 _MAX_NUMBER = 10**15
 _NOT_FOUND = frozenset({"U606", "X506", "X501"})
 _MISSING_LIBRARY = "U602"
@@ -317,7 +317,7 @@ class Api:
             document = details.describe_record(raw, number, split.name, side.schema)
         known = len(split)
         check: CheckRun | None = self.session.find_part("check") if side.number == 0 else None
-        document["findings"] = [] if check is None else check.findings_of(split.name, number)
+        document["findings"] = [] if check is None else check.name_findings(split.name, number)
         document["previous"] = number - 1 if number else None
         document["next"] = number + 1 if number + 1 < known else None
         document["frame"]["stream"] = split.locate(number).file.compression != "none"
