@@ -91,7 +91,7 @@ type ScrollerOptions = {
   onRange?: (start: number, end: number) => void;
 };
 type Boxes = {boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null};
-type Overlay = {feature: string, data: MaskData, names: string[] | null, ignore: number | null};
+type Overlay = {feature: string, data: MaskData, counts: [number, number][], names: string[] | null, ignore: number | null};
 type Reading = {x: number, y: number, marks: string[], ids: {feature: string, id: number, name: string | null}[]};
 type StageOptions = {
   src: string;

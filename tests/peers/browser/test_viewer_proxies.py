@@ -31,9 +31,14 @@ def run_jupyter(folder: Path) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
     options = {
-        "ServerApp.port": port, "ServerApp.port_retries": 0, "ServerApp.ip": "127.0.0.1",
-        "ServerApp.root_dir": folder, "ServerApp.base_url": "/user/name/", "ServerApp.allow_remote_access": True, "IdentityProvider.token": "",
-    }  # fmt: skip
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.root_dir": folder,
+        "ServerApp.base_url": "/user/name/",
+        "ServerApp.allow_remote_access": True,
+        "IdentityProvider.token": "",
+    }
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
     command += [f"--{name}={value}" for name, value in options.items()]
     environment = os.environ | {"HOME": str(folder), "JUPYTER_PLATFORM_DIRS": "1"}

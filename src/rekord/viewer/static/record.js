@@ -5,7 +5,7 @@ import { ApiError, get, getMask, getSession, isNarrowed, mediaAddress, side, sid
 import { breakable, bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
 import { findColumn, imageColumn } from "./gallery.js";
 import { mountHex } from "./hex.js";
-import { classColour, countIds, makeSwatch, patternName } from "./masks.js";
+import { classColour, makeSwatch, patternName } from "./masks.js";
 import { mountAudio, mountTensor, mountVideo } from "./media.js";
 import { errorPanel, faultPanel, makeScrollable, makeTable, stateBadge } from "./parts.js";
 import { onPreference, prefer, setPreference } from "./preferences.js";
@@ -155,9 +155,9 @@ export function mountRecord(host, until) {
 	function drawLegend(legend, stage) {
 		show(
 			legend,
-			stage.masks.flatMap(({ data, names, ignore }) => {
+			stage.masks.flatMap(({ data, counts, names, ignore }) => {
 				const total = data.ids.length;
-				return countIds(data).slice(0, 60).map(([id, pixels]) => {
+				return counts.slice(0, 60).map(([id, pixels]) => {
 					const name = id === ignore ? "ignored" : (names?.[id] ?? `class ${id}`);
 					const share = `${((100 * pixels) / total).toFixed(1)} %`;
 					return h("li", h("button.legend-button", { "aria-pressed": String(!stage.hiddenIds.has(id)), "aria-label": `${printable(name, 60)}, id ${id}, ${share}${prefer().patterns ? `, ${patternName(id)}` : ""}: show`, onclick: (event) => {
