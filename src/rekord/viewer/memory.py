@@ -1,25 +1,19 @@
-"""What keeps the memory of the server bounded: shares of a budget, decoded sizes known in advance, bodies in pieces.
+"""What keeps the memory of the server bounded: shares of a budget, and decoded sizes that are known in advance.
 
 Requests decode on threads of their own. Each first takes its share of a budget, and waits while others have taken it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition
 from typing import Any, TypeAlias
 
 import numpy as np
-from starlette.responses import Response
 
 Buffer: TypeAlias = "bytes | memoryview[Any]"
 
-SEND_SECONDS = 30.0
-"""How long a client may take for one piece of a body."""
-
-_PIECE_BYTES = 256 << 10
 _MAX_ENTRIES = 1000  # of a record whose lists are measured one by one
 _MAX_ITEMS = 300_000  # of a list of values that are measured one by one
 _OBJECT_BYTES = 48  # a short `bytes` and the reference to it
@@ -136,32 +130,3 @@ def _measure_list(given: tuple[int, memoryview[Any]]) -> int:
         if count > _MAX_ITEMS:
             return len(values) // 2 * _OBJECT_BYTES  # an empty value has 2 bytes
     return len(values) + count * _OBJECT_BYTES
-
-
-class PieceResponse(Response):
-    """A response of several buffers, sent piece by piece: the next one when the client has taken the one before it.
-
-    `release` is called when it was sent, or its client was too slow.
-    """
-
-    def __init__(
-        self, pieces: Sequence[Buffer], status: int, headers: Mapping[str, str], release: Callable[[], None]
-    ) -> None:
-        super().__init__(b"", status, {**headers, "content-length": str(sum(len(one) for one in pieces))})
-        self._pieces = pieces
-        self._release = release
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send it."""
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if scope["method"] != "HEAD":
-                for piece in self._pieces:
-                    for first in range(0, len(piece), _PIECE_BYTES):
-                        body = bytes(piece[first : first + _PIECE_BYTES])
-                        message = {"type": "http.response.body", "body": body, "more_body": True}
-                        await asyncio.wait_for(send(message), SEND_SECONDS)
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            self._pieces = ()
-            self._release()

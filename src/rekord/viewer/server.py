@@ -25,10 +25,11 @@ from rekord.log import get_logger
 from rekord.version import VERSION
 from rekord.viewer import containers, details, media, mosaic
 from rekord.viewer.columns import ColumnInfo, get_bytes, list_overlays
-from rekord.viewer.memory import Budget, Buffer, PieceResponse
+from rekord.viewer.memory import Budget, Buffer
 from rekord.viewer.predictions import find_predictions
 from rekord.viewer.record_sets import RecordSetQuery, RecordSets
 from rekord.viewer.records import MAX_DECODED_BYTES, MAX_RECORD_BYTES, Pending, RawRecord
+from rekord.viewer.responses import PieceResponse
 from rekord.viewer.security import Access, AccessMiddleware
 from rekord.viewer.session import QueryTimeout, Session, Side, SplitRecords, TooManyQueries
 from rekord.viewer.shell import load_static_files, render_shell

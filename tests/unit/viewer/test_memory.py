@@ -15,8 +15,9 @@ from sample_conversions import PeakMemory
 from viewer_client import ViewerClient, open_viewer
 
 from rekord.testing import example_bytes, frames, length_delimited
-from rekord.viewer import memory
-from rekord.viewer.memory import Budget, PieceResponse, bound_decoded_bytes
+from rekord.viewer import responses
+from rekord.viewer.memory import Budget, bound_decoded_bytes
+from rekord.viewer.responses import PieceResponse
 
 MOST_BYTES = 500_000_000
 
@@ -144,7 +145,7 @@ def test_a_large_body_is_sent_piece_by_piece():
 
 
 def test_a_client_that_takes_nothing_gives_its_memory_back(monkeypatch):
-    monkeypatch.setattr(memory, "SEND_SECONDS", 0.01)
+    monkeypatch.setattr(responses, "SEND_SECONDS", 0.01)
 
     async def send(message):
         if message["type"] == "http.response.body":

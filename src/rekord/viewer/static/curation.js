@@ -144,8 +144,7 @@ function openCuration(action, records) {
 	const form = h(
 		"form",
 		{ onsubmit: (event) => (event.preventDefault(), submit ? void execute(submit) : void preview()), oninput: () => void preview() },
-		action === "relabel" ? h("p.fields", h("label", { for: "curate-column" }, "Column"), column, h("label", { for: "curate-label" }, "New class"), label, names) : null,
-		h("p.fields", h("label", { for: "curate-out" }, "Write to"), out),
+		h("p.fields", action === "relabel" && [h("label", { for: "curate-column" }, "Column"), column, h("label", { for: "curate-label" }, "New class"), label], h("label", { for: "curate-out" }, "Write to"), out, names),
 		h("p.soft.small", "The result is a new dataset; the one that is open does not change."),
 		submit ? h("p.buttons", submit) : h("p.soft.small", "To run it from this page, start ", h("code", "rekord view --edit"), "."),
 		result,
