@@ -37,6 +37,7 @@ MAX_VALUE_BYTES = 160 << 20
 """Memory for the values of all columns; further records are not counted."""
 
 _BATCH_ROWS = 8192
+_BATCH_BYTES = 16 << 20  # of whole records, of which some columns are decoded
 _TOLERANT_ROWS = 256
 
 
@@ -483,7 +484,9 @@ class FacetTable:
                     if not self._add(columns, len(ids), most):
                         return
                 return
-        for batch in split.batches(_BATCH_ROWS, columns=list(names)):
+        longest_bytes = max((file.longest_bytes for file in self.split.files), default=1)
+        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(longest_bytes, 1)))
+        for batch in split.batches(rows, columns=list(names)):
             if not self._add(batch, len(next(iter(batch.values()))), most):
                 return
 
