@@ -194,7 +194,7 @@ export function mountRecord(host, until) {
 		}
 		if (value.string !== undefined) return h("bdi", { dir: "auto" }, printable(value.string, 160));
 		if (Array.isArray(value.values) && value.values.length) {
-			const text = value.values.slice(0, 8).map(String).join(", ");
+			const text = (value.names ?? value.values).slice(0, 8).map((one) => printable(one, 60)).join(", ");
 			if (value.values.length <= 8) return h("code", text);
 			return h("details", h("summary", h("code", `${text}, …`)), h("pre", { tabindex: "0" }, value.values.join(", "), feature.count > value.values.length ? `, … (${count(feature.count)} values)` : ""));
 		}
