@@ -17,6 +17,7 @@ _VISION = [*_TORCH, "torchvision==0.28.0"]
 _STEPS = {
     "tfrecord": [["tfrecord", "numpy"]],
     "tfrecord_torch": [_TORCH, ["tfrecord", *_TORCH, "numpy"]],
+    "browser": [["playwright"]],  # Chromium is a package of the system
     "dali": [["nvidia-dali-cuda120", "numpy"]],
     "litdata": [_TORCH, ["litdata", *_VISION, "numpy"]],
     # Without the clients of Google's cloud: they are not used here, and pip finds no end of versions to try.

@@ -223,6 +223,8 @@ def _targets() -> list[Floor]:
         value("View: facets of a million records", "View, a million records", "facets under a filter", 0.1, "s"),
         value("View: 60 thumbnails, cold", "View, thumbnails", "cold", 0.5, "s"),
         value("View: 60 thumbnails, cached", "View, thumbnails", "cached", 0.1, "s"),
+        value("View: masks off or on", "View, without a request", "masks off or on", 0.016, "s"),
+        value("View: a step of a brush", "View, without a request", "a step of a brush", 0.016, "s"),
         value("View: mosaic", "View, mosaic", OURS, 1500, "tiles/s", at_most=False),
     ]
     return floors

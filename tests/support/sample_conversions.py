@@ -222,10 +222,11 @@ class GeneratedSource:
 
 
 class PeakMemory:
-    """The peak anonymous memory of this process and its children together, sampled many times per second."""
+    """The peak anonymous memory of a process and its children together, sampled many times per second."""
 
-    def __init__(self) -> None:
+    def __init__(self, process: int | None = None) -> None:
         self.peak_bytes = 0
+        self._process = process or os.getpid()
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)
 
@@ -239,7 +240,7 @@ class PeakMemory:
 
     def _look(self) -> None:
         while not self._ended.wait(0.005):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_anonymous_bytes, _process_tree(os.getpid()))))
+            self.peak_bytes = max(self.peak_bytes, sum(map(_anonymous_bytes, _process_tree(self._process))))
 
 
 def _process_tree(process: int) -> list[int]:

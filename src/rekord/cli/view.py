@@ -75,7 +75,7 @@ def _announce(viewer: Viewer, given: Sequence[str], *, as_json: bool, is_silent:
         console.print_status(f"from your own machine: ssh -L {viewer.port}:127.0.0.1:{viewer.port} HOST")
     elif not is_silent and _has_browser():
         # Not waited for: some browsers block, and none may keep Ctrl-C from working.
-        Thread(target=_open_page, args=(viewer.url,), daemon=True).start()
+        Thread(target=_open_page, args=(viewer.opening_url,), daemon=True).start()
 
 
 def _has_browser() -> bool:

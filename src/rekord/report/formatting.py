@@ -53,7 +53,7 @@ def format_range(low: Any, high: Any) -> str:
 
 def format_count(number: int, noun: str) -> str:
     """`1 record`, `51,240 records`, `3 classes`."""
-    plural = noun if number == 1 else noun + ("es" if noun.endswith(("s", "tch")) else "s")
+    plural = noun if number == 1 else noun + ("es" if noun.endswith(("s", "x", "tch")) else "s")
     return f"{number:,} {plural}"
 
 

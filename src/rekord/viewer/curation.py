@@ -44,6 +44,7 @@ MAX_CLASSES = 10_000
 
 _PLAIN_NAME = re.compile(r"[\w.+-]+")
 _MAX_NAMES = 1000
+_LISTED_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,10 +392,16 @@ def _check_class(dataset: Dataset, column: str, label: str | int | None) -> None
         "U606",
         f"`{column[:60]}` has no class {preview(label)}",
         location=Location(feature=column),
-        expected=f"one of {len(names):,} names, or an id from 0 to {len(names) - 1:,}" if names else "an integer",
+        expected=f"{_list_names(names)}, or an id from 0 to {len(names) - 1:,}" if names else "an integer",
         found=preview(label),
         do=f"did you mean {preview(near)}?" if near else None,
     )
+
+
+def _list_names(names: Sequence[str]) -> str:
+    if len(names) > _LISTED_NAMES:
+        return f"one of {len(names):,} names"
+    return "one of " + ", ".join(f"`{name[:40]}`" for name in names)
 
 
 def _no_labels_error(path: str, kind: str) -> RekordError:

@@ -12,6 +12,7 @@ from rekord import _core
 from rekord.codec.decode import SequenceExample, decode
 from rekord.codec.preview import describe_cell
 from rekord.errors import RekordError, error
+from rekord.report.formatting import format_count
 from rekord.schema import Boxes, Bytes, Schema, of_type
 from rekord.viewer.columns import (
     ColumnInfo,
@@ -111,7 +112,9 @@ def make_cell(value: Any, column: ColumnInfo) -> dict[str, Any]:
         facts = image_facts(value)
         if facts is not None:
             return {"text": f"{facts['format']} {facts['width']}×{facts['height']}", "image": facts}
-        return {"text": "empty" if not value else _describe_bytes(value)}
+        if value and not is_text(value):
+            return {"text": _describe_bytes(value)}
+        return {"text": _shorten(value[:1000].decode(errors="replace")) or "empty"}
     if view in ("audio", "video"):
         return {"text": f"{view}, {len(value):,} bytes"}
     if view == "class":
@@ -119,7 +122,7 @@ def make_cell(value: Any, column: ColumnInfo) -> dict[str, Any]:
     if view == "number":
         return {"text": _shorten(str(value)), "value": number_to_json(value)}
     if view == "boxes":
-        return {"text": f"{len(value):,} boxes", "count": len(value)}
+        return {"text": format_count(len(value), "box"), "count": len(value)}
     if isinstance(value, (str, bytes)):
         text = value if isinstance(value, str) else value[:1000].decode(errors="replace")
         return {"text": _shorten(text) if isinstance(value, str) or is_text(value) else _describe_bytes(value)}
@@ -271,7 +274,7 @@ def _describe_string(value: bytes | str, view: View) -> dict[str, Any]:
 
 
 def _describe_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None) -> dict[str, Any]:
-    return {"text": f"{len(boxes):,} boxes", "boxes": list_boxes(boxes, row, schema, MAX_VALUES)}
+    return {"text": format_count(len(boxes), "box"), "boxes": list_boxes(boxes, row, schema, MAX_VALUES)}
 
 
 def list_boxes(boxes: Any, row: Mapping[str, Any], schema: Schema | None, most: int) -> dict[str, Any]:
@@ -482,42 +485,61 @@ def make_grid(value: Any, number: int, rows: int, columns: int) -> dict[str, Any
         plane, slices = np.moveaxis(array, 2, 0), array.shape[2]
     number = min(max(number, 0), max(slices - 1, 0))
     flat = plane if array.ndim < 2 else plane[number]
-    numbers = np.asarray(flat, np.float64)
-    finite = numbers[np.isfinite(numbers)]
-    rows, columns = max(1, min(rows, 256)), max(1, min(columns, 256))
-    height, width = numbers.shape
-    document: dict[str, Any] = {
+    height, width = flat.shape
+    rows, columns = min(max(1, min(rows, 256)), height), min(max(1, min(columns, 256)), width)
+    blocks = _Blocks(flat, rows, columns)
+    return {
         "shape": shape,
         "dtype": dtype,
         "slices": slices,
         "slice": number,
-        "rows": min(rows, height),
-        "columns": min(columns, width),
-        "exact": height <= rows and width <= columns,
-        "min": number_to_json(finite.min()) if finite.size else None,
-        "max": number_to_json(finite.max()) if finite.size else None,
-        "mean": number_to_json(finite.mean()) if finite.size else None,
+        "rows": rows,
+        "columns": columns,
+        "exact": height == rows and width == columns,
+        "min": number_to_json(blocks.least),
+        "max": number_to_json(blocks.most),
+        "mean": number_to_json(blocks.mean),
+        "grid": [[number_to_json(one) if np.isfinite(one) else None for one in line] for line in blocks.means()],
     }
-    if not numbers.size:
-        return {**document, "grid": []}
-    if array.ndim < 2:
-        edges = np.linspace(0, width, min(columns, width) + 1).astype(np.intp)
-        with np.errstate(invalid="ignore"):
-            document["low"] = [number_to_json(one) for one in np.fmin.reduceat(numbers[0], edges[:-1])]
-            document["high"] = [number_to_json(one) for one in np.fmax.reduceat(numbers[0], edges[:-1])]
-    grid = _block_means(numbers, min(rows, height), min(columns, width))
-    document["grid"] = [[number_to_json(one) if np.isfinite(one) else None for one in line] for line in grid]
-    return document
 
 
-def _block_means(numbers: Any, rows: int, columns: int) -> Any:
-    """The means of blocks, without the values that are not finite."""
-    if numbers.shape == (rows, columns):
-        return numbers
-    tops = np.linspace(0, numbers.shape[0], rows + 1).astype(np.intp)[:-1]
-    lefts = np.linspace(0, numbers.shape[1], columns + 1).astype(np.intp)[:-1]
-    finite = np.isfinite(numbers)
-    sums = np.add.reduceat(np.add.reduceat(np.where(finite, numbers, 0.0), tops, axis=0), lefts, axis=1)
-    counts = np.add.reduceat(np.add.reduceat(finite.astype(np.int64), tops, axis=0), lefts, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return sums / counts
+class _Blocks:
+    """The sums of blocks of a plane, without the values that are not finite. One band is in memory at a time."""
+
+    def __init__(self, plane: Any, rows: int, columns: int) -> None:
+        self.least: float | None = None
+        self.most: float | None = None
+        self._is_wide = plane.shape[1] > plane.shape[0]
+        bands, across = (columns, rows) if self._is_wide else (rows, columns)
+        self._sums, self._counts = np.zeros((bands, across)), np.zeros((bands, across), np.int64)
+        turned = plane.T if self._is_wide else plane
+        if not turned.size:
+            return
+        tops, lefts = (
+            np.linspace(0, n, k + 1).astype(np.intp) for n, k in zip(turned.shape, (bands, across), strict=True)
+        )
+        for i in range(bands):
+            self._add(i, np.asarray(turned[tops[i] : tops[i + 1]], np.float64), lefts[:-1])
+
+    def _add(self, band: int, numbers: Any, lefts: Any) -> None:
+        finite = np.isfinite(numbers)
+        known = numbers[finite]
+        if known.size:
+            self.least = min(float(known.min()), math.inf if self.least is None else self.least)
+            self.most = max(float(known.max()), -math.inf if self.most is None else self.most)
+        with np.errstate(over="ignore"):
+            self._sums[band] = np.add.reduceat(np.where(finite, numbers, 0.0).sum(axis=0), lefts)
+        self._counts[band] = np.add.reduceat(finite.sum(axis=0), lefts)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of all values; None without one."""
+        count = int(self._counts.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(self._sums.sum() / count) if count else None
+
+    def means(self) -> Any:
+        """The mean of each block; NaN without a value."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = self._sums / self._counts
+        return found.T if self._is_wide else found

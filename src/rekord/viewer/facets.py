@@ -22,7 +22,7 @@ from rekord.dataset.samplers import Ids
 from rekord.errors import RekordError, error
 from rekord.feeds.sql.tables import IndexedColumns, infer_column_types, quote_identifier, quote_literal
 from rekord.report.formatting import format_count
-from rekord.viewer.columns import ColumnInfo, decode_rows, list_columns
+from rekord.viewer.columns import ColumnInfo, decode_rows
 from rekord.viewer.records import Pending
 from rekord.viewer.session import Side, SplitRecords
 
@@ -37,6 +37,7 @@ MAX_VALUE_BYTES = 160 << 20
 """Memory for the values of all columns; further records are not counted."""
 
 _BATCH_ROWS = 8192
+_BATCH_BYTES = 16 << 20  # of whole records, of which some columns are decoded
 _TOLERANT_ROWS = 256
 
 
@@ -449,13 +450,14 @@ class FacetTable:
     def _read(self) -> None:
         while self.side.schema_pending and not self._stop.wait(0.01):
             pass
-        columns = [one for one in list_columns(self.side.schema) if one.is_facet][:MAX_COLUMNS]
+        columns = [one for one in self.side.columns if one.is_facet][:MAX_COLUMNS]
         self._values = {one.name: _Values(one) for one in columns}
-        if not columns:
-            return
         names = [one.name for one in columns]
         while not self.split.is_complete and not self._stop.wait(0.02):
             pass
+        if not columns:
+            self.records = len(self.split)
+            return
         most = MAX_VALUE_BYTES // (9 * len(columns))
         if len(self.split) > most:
             self.note = f"of the first {format_count(most, 'record')}"
@@ -482,7 +484,9 @@ class FacetTable:
                     if not self._add(columns, len(ids), most):
                         return
                 return
-        for batch in split.batches(_BATCH_ROWS, columns=list(names)):
+        longest_bytes = max((file.longest_bytes for file in self.split.files), default=1)
+        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(longest_bytes, 1)))
+        for batch in split.batches(rows, columns=list(names)):
             if not self._add(batch, len(next(iter(batch.values()))), most):
                 return
 

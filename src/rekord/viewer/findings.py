@@ -18,6 +18,9 @@ from rekord.viewer.session import Session, Side
 MAX_CHECKED_BYTES = 2 << 30
 """Local datasets up to this size are checked without being asked."""
 
+MAX_CHECKED_RECORD_BYTES = 16 << 20
+"""Longer records, which take several times their size while they are checked, are not checked without being asked."""
+
 MAX_PAIRS = 1000
 
 _KINDS = {"H786": "duplicate", "H789": "duplicate", "H787": "leak", "H788": "leak"}
@@ -56,7 +59,9 @@ class CheckRun:
     def start_if_small(self) -> None:
         """Start if that costs little: once a local dataset is indexed."""
         size_bytes = sum(file.size_bytes for file in self.side.files)
-        if self.state == "idle" and not self.side.remote and size_bytes <= MAX_CHECKED_BYTES:
+        longest_bytes = max((file.longest_bytes for file in self.side.files), default=0)
+        is_small = size_bytes <= MAX_CHECKED_BYTES and longest_bytes <= MAX_CHECKED_RECORD_BYTES
+        if self.state == "idle" and not self.side.remote and is_small:
             self.start()
 
     def close(self) -> None:
@@ -107,6 +112,11 @@ class CheckRun:
         """The numbers of the findings about a record."""
         return self._by_record.get((split, record), [])
 
+    def name_findings(self, split: str, record: int) -> list[dict[str, Any]]:
+        """The findings about a record, by number and title."""
+        named = [(number, self.findings[number]) for number in self.findings_of(split, record)]
+        return [{"number": number, "code": one.code, "title": _title_of(one)} for number, one in named]
+
     def _run(self) -> None:
         try:
             with closing(iter_findings(find_dataset_files(self._given()), self._report)) as found:
@@ -154,7 +164,7 @@ class CheckRun:
         return {
             **document,
             "number": number,
-            "title": CODES.get(finding.code, finding.message),
+            "title": _title_of(finding),
             "side": self.side.number,
             "split": records[0][0] if records else finding.split,
             "split_record": records[0][1] if records else finding.split_record,
@@ -162,6 +172,10 @@ class CheckRun:
             "more": max(finding.count - len(records), 0) if records else 0,
             "pair": self._pair(finding),
         }
+
+
+def _title_of(finding: Finding) -> str:
+    return CODES.get(finding.code, finding.message)
 
 
 def get_check(session: Session, side: Side) -> CheckRun:

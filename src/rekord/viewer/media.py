@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -33,6 +30,7 @@ from rekord.codec.preview import class_colour
 from rekord.errors import RekordError, error
 from rekord.schema import Feature, Mask, of_type
 from rekord.storage.portability import trim_heap
+from rekord.viewer.memory import Budget, Buffer
 
 MAX_PIXELS = 64_000_000
 SAFE_TYPES = {
@@ -50,30 +48,8 @@ _TURNS: dict[int, tuple[int, bool]] = {
 """By EXIF orientation: quarter turns counter-clockwise, after the image was mirrored from left to right or not."""
 
 
-class PixelGate:
-    """Admits decoders while all of them together have few enough pixels."""
-
-    def __init__(self, most_pixels: int = MAX_PIXELS) -> None:
-        self._most_pixels = most_pixels
-        self._left = most_pixels
-        self._changed = Condition()
-
-    @contextmanager
-    def admit(self, pixels: int) -> Iterator[None]:
-        """Wait until so many more pixels may be decoded."""
-        taken = min(max(pixels, 1), self._most_pixels)
-        with self._changed:
-            self._changed.wait_for(lambda: self._left >= taken)
-            self._left -= taken
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._left += taken
-                self._changed.notify_all()
-
-
-gate = PixelGate()
+pixels_at_once = Budget(MAX_PIXELS)
+"""The pixels that are decoded at the same time."""
 
 
 class TooLarge(Exception):
@@ -132,7 +108,7 @@ def get_original(data: bytes) -> tuple[bytes, str]:
         return data, SAFE_TYPES[facts.format]
     if facts.format == ImageFormat.NONE or facts.format == ImageFormat.TIFF:
         raise UnsafeType
-    with gate.admit(facts.width * facts.height):
+    with pixels_at_once.admit(facts.width * facts.height):
         try:
             return _encode(_decode(data, facts, None), png=True)
         finally:
@@ -144,15 +120,13 @@ def check_size(data: bytes) -> Any:
     facts = _core.inspect_image(data, False)
     pixels = int(facts.width) * int(facts.height)
     if facts.format != ImageFormat.NONE and pixels > MAX_PIXELS:
-        raise TooLarge(
-            error(
-                "D409",
-                "image is too large to be shown",
-                expected=f"at most {MAX_PIXELS:,} pixels",
-                found=f"{facts.width:,} × {facts.height:,} pixels in its header",
-            )
-        )
+        raise _too_large_error(facts, f"at most {MAX_PIXELS:,} pixels")
     return facts
+
+
+def _too_large_error(facts: Any, expected: str) -> TooLarge:
+    found = f"{facts.width:,} × {facts.height:,} pixels in its header"
+    return TooLarge(error("D409", "image is too large to be shown", expected=expected, found=found))
 
 
 def make_thumbnail(data: bytes, px: int) -> tuple[bytes, str]:
@@ -212,7 +186,7 @@ def fit(height: int, width: int, px: int) -> tuple[int, int]:
 def decode_small(data: bytes, facts: Any, size: tuple[int, int]) -> Array:
     """An image as RGB in a smaller size, in its stored orientation."""
     pixels = int(facts.width) * int(facts.height)
-    with gate.admit(pixels // 16 if facts.format == ImageFormat.JPEG else pixels):
+    with pixels_at_once.admit(pixels // 16 if facts.format == ImageFormat.JPEG else pixels):
         try:
             return _decode(data, facts, size)
         finally:
@@ -264,9 +238,9 @@ def read_mask(data: bytes, feature: Feature) -> Array:
     """The class ids of a mask, as `decode=True` returns them."""
     facts = check_size(data)
     declared = of_type({"": feature}, Mask).get("")
-    ids = MaskIds(1 << 16, None) if declared is None else MaskIds(declared.classes, declared.ignore)
+    ids = MaskIds(1 << min(facts.bits, 16), None) if declared is None else MaskIds(declared.classes, declared.ignore)
     pixels = int(facts.width) * int(facts.height)
-    with gate.admit(pixels):
+    with pixels_at_once.admit(measure_mask(data)):
         try:
             return decode_mask(data, ids, None)
         except InvalidImage as failure:
@@ -276,11 +250,21 @@ def read_mask(data: bytes, feature: Feature) -> Array:
                 trim_heap()
 
 
-def encode_mask(ids: Array) -> bytes:
+def measure_mask(data: bytes) -> int:
+    """The bytes of the class ids of a mask; raises if there are too many of them."""
+    facts = check_size(data)
+    n_bytes = int(facts.width) * int(facts.height) * (2 if facts.bits > 8 else 1)
+    if n_bytes > MAX_PIXELS:
+        raise _too_large_error(facts, f"at most {MAX_PIXELS // 2:,} pixels in a mask of 16 bits")
+    return n_bytes
+
+
+def encode_mask(ids: Array) -> list[Buffer]:
     """Class ids for the page: width, height and bytes per id, then the ids row by row."""
     height, width = ids.shape
     head = _MASK_MAGIC + struct.pack("<III", width, height, ids.dtype.itemsize)
-    return head + np.ascontiguousarray(ids.astype(ids.dtype.newbyteorder("<"))).tobytes()
+    stored = np.ascontiguousarray(ids.astype(ids.dtype.newbyteorder("<"), copy=False))
+    return [head, stored.view(np.uint8).reshape(-1).data]
 
 
 def encode_jpeg(pixels: Array) -> bytes:

@@ -20,6 +20,7 @@ from rekord.errors import RekordError
 from rekord.schema import Mask, of_type
 from rekord.viewer.columns import decode_rows
 from rekord.viewer.media import TooLarge, UnsafeType, colour_ids, make_tile, read_mask
+from rekord.viewer.memory import Buffer
 from rekord.viewer.record_sets import RecordSet
 from rekord.viewer.records import Pending
 from rekord.viewer.session import Side
@@ -39,10 +40,9 @@ _pool: ThreadPoolExecutor | None = None
 
 def make_sheet(
     side: Side, chosen: RecordSet, *, feature: str, label: str | None, first: int, count: int, px: int
-) -> bytes:
+) -> list[Buffer]:
     """The tiles of some records of a set, in its order."""
-    count = max(0, min(count, MAX_TILES_PER_SHEET, min(len(chosen), MAX_TILES) - first))
-    px = max(MIN_PX, min(px, MAX_PX))
+    count = max(0, min(count, min(len(chosen), MAX_TILES) - first))
     numbers = chosen.slice(first, count)
     entries = np.zeros(len(numbers), _ENTRY)
     pixels = np.full((len(numbers), px, px, 3), _GREY, np.uint8)
@@ -55,7 +55,7 @@ def make_sheet(
     for _ in _get_pool().map(lambda chunk: work.fill(chunk, numbers), chunks):
         pass
     head = b"RKT1" + struct.pack("<IIII", px, first, len(numbers), min(len(chosen), MAX_TILES))
-    return head + entries.tobytes() + pixels.tobytes()
+    return [head, entries.tobytes(), pixels.reshape(-1).data]
 
 
 class _Sheet:

@@ -18,9 +18,14 @@ from rekord.viewer.session import QueryTimeout, Side, SplitRecords, TooManyQueri
 
 MAX_SECONDS = 10.0
 MAX_ROWS = 10_000
+MAX_MEMORY_BYTES = 128 << 20
+"""What queries may keep in memory; they spill the rest to disk."""
 _MAX_CELL_BYTES = 16
 _MAX_CELL_CHARACTERS = 1000
 _MAX_CELL_ITEMS = 100
+_MAX_INNER_ITEMS = 10  # of lists in lists
+_MAX_CELL_DEPTH = 4
+_BATCH_ROWS = 64
 _MAX_RUNNING = 2
 
 
@@ -54,15 +59,12 @@ class QueryRunner:
             pairs: list[list[Any]] | None = None if records is None else []
             more = False
             for batch in result.batches():
-                values = [column.to_pylist() for column in batch.columns]
-                for row in range(batch.num_rows):
-                    if len(rows) == limit:
-                        more = True
-                        break
-                    rows.append([cell_to_json(column[row]) for column in values])
-                    if pairs is not None and records is not None:
-                        pairs.append([values[records[0]][row], values[records[1]][row]])
-                if more:
+                shown = batch.slice(0, limit - len(rows))
+                rows += [[cell_to_json(column[row]) for column in shown.columns] for row in range(shown.num_rows)]
+                if pairs is not None and records is not None:
+                    of_split, of_record = (shown.column(place).to_pylist() for place in records)
+                    pairs += map(list, zip(of_split, of_record, strict=True))
+                if more := shown.num_rows < batch.num_rows:
                     break
         return {
             "columns": columns,
@@ -90,7 +92,12 @@ class QueryRunner:
             raise TooManyQueries
         reasons: list[str] = []
         try:
-            result = QueryResult([one.split for one in splits if one.split is not None], sql)
+            result = QueryResult(
+                [one.split for one in splits if one.split is not None],
+                sql,
+                memory_bytes=MAX_MEMORY_BYTES,
+                batch_rows=_BATCH_ROWS,
+            )
 
             def stop() -> None:
                 reasons.append("slow")
@@ -132,13 +139,22 @@ def _find_record_columns(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def cell_to_json(value: Any, depth: int = 0) -> Any:
-    """A value of a result; bytes and long texts are cut."""
-    if isinstance(value, bytes):
-        return {"bytes": len(value), "hex": value[:_MAX_CELL_BYTES].hex()}
-    if isinstance(value, str):
-        return value if len(value) <= _MAX_CELL_CHARACTERS else value[:_MAX_CELL_CHARACTERS] + "…"
-    if isinstance(value, (list, tuple)):
-        return [cell_to_json(one, depth + 1) for one in value[:_MAX_CELL_ITEMS]] if depth < 4 else "…"
-    if isinstance(value, dict):
-        return {str(key): cell_to_json(one, depth + 1) for key, one in list(value.items())[:_MAX_CELL_ITEMS]}
-    return number_to_json(value)
+    """A value of a result, an Arrow scalar; of bytes, long texts and lists only the beginning is made."""
+    import pyarrow as pa
+
+    if not value.is_valid:
+        return None
+    if isinstance(value, (pa.BinaryScalar, pa.LargeBinaryScalar)):
+        buffer = value.as_buffer()
+        if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
+            text = bytes(buffer[: 4 * _MAX_CELL_CHARACTERS + 4]).decode(errors="replace")
+            return text if len(text) <= _MAX_CELL_CHARACTERS else text[:_MAX_CELL_CHARACTERS] + "…"
+        return {"bytes": buffer.size, "hex": bytes(buffer[:_MAX_CELL_BYTES]).hex()}
+    most = _MAX_INNER_ITEMS if depth else _MAX_CELL_ITEMS
+    if isinstance(value, pa.StructScalar):
+        names = list(value)[:most]
+        return {name: cell_to_json(value[name], depth + 1) for name in names} if depth < _MAX_CELL_DEPTH else "…"
+    if isinstance(value, (pa.ListScalar, pa.LargeListScalar)):
+        items = value.values.slice(0, most)
+        return [cell_to_json(one, depth + 1) for one in items] if depth < _MAX_CELL_DEPTH else "…"
+    return number_to_json(value.as_py())

@@ -34,9 +34,13 @@ from rekord.location import Location
 from rekord.storage.local import open_descriptor
 from rekord.storage.portability import pread
 from rekord.storage.router import REMOTE, is_remote
+from rekord.viewer.memory import bound_decoded_bytes
 
 MAX_RECORD_BYTES = 64 << 20
 """Payloads that are longer are shown by their head."""
+
+MAX_DECODED_BYTES = 128 << 20
+"""Payloads whose lists take more memory than this are shown by their head too."""
 
 HEAD_BYTES = 64 << 10
 
@@ -48,6 +52,7 @@ MAX_SCANNED_REMOTE_BYTES = 1 << 30
 
 _CACHED_BYTES = 48 << 20
 _MAX_DAMAGE = 10_000
+_MEASURED_BYTES = 4 << 20  # shorter payloads cannot exceed what is allowed
 _CRC_BYTES = 4
 
 FileState: TypeAlias = Literal["waiting", "indexing", "ready", "damaged", "partial", "error"]
@@ -358,6 +363,8 @@ class RecordFile:
             or _core.masked_crc32c(payload) != int.from_bytes(trailer, "little")
         ):
             return self._diagnose(record, at, header, payload)
+        elif len(payload) > _MEASURED_BYTES and bound_decoded_bytes(payload) > MAX_DECODED_BYTES:
+            payload, state = payload[:HEAD_BYTES], "too_large"
         return RawRecord(
             path=self.path,
             record=record,

@@ -73,6 +73,11 @@ class Viewer:
         return f"http://{HOST}:{self.port}{self.path}"
 
     @property
+    def opening_url(self) -> str:
+        """An address that leads this user to the page once: other users can read the arguments of a browser."""
+        return f"http://{HOST}:{self.port}{self._access.opening.path}"
+
+    @property
     def is_running(self) -> bool:
         """Whether it still answers."""
         return self._thread.is_alive()

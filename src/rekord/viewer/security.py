@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import secrets
+import socket
+import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -29,12 +33,52 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
 )
+_OPENING = "/open/"
+_OPENING_SECONDS = 120.0
 _ENCODED_SEPARATORS = (b"%2f", b"%5c", b"%00", b"%2e")
 
 
 def new_token() -> str:
     """128 random bits, as 32 hexadecimal digits."""
     return secrets.token_hex(_TOKEN_BYTES)
+
+
+class Opening:
+    """A link that leads to the page once, soon, and for this user.
+
+    It is handed to a browser as an argument, which every user of the machine can read; the token must not be.
+    """
+
+    def __init__(self) -> None:
+        self.path = f"{_OPENING}{new_token()}"
+        self._end = time.monotonic() + _OPENING_SECONDS
+
+    def redeem(self, path: str, client: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
+        """Whether a request may be led to the page."""
+        if not hmac.compare_digest(path.encode(), self.path.encode()) or time.monotonic() > self._end:
+            return False
+        owner = None if client is None or server is None else find_owner(client, server)
+        if owner is not None and owner != os.getuid():
+            return False
+        self._end = -1.0
+        return True
+
+
+def find_owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
+    """The user whose socket asks, where the system tells: Linux."""
+    try:
+        wanted = [
+            f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+            for host, port in (client, server)
+        ]
+        with open("/proc/net/tcp", encoding="ascii") as table:
+            for line in table:
+                fields = line.split()
+                if fields[1:3] == wanted:
+                    return int(fields[7])
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
 
 
 @dataclass(frozen=True)
@@ -48,6 +92,7 @@ class Access:
     hosts: frozenset[str] = frozenset()
     framed: bool = False
     edit: bool = False
+    opening: Opening = field(default_factory=Opening, repr=False)
 
     def accepts_host(self, host: str) -> bool:
         """Whether a Host header names this server; its port may be that of a tunnel."""
@@ -105,6 +150,9 @@ class AccessMiddleware:
                 message = {**message, "headers": kept}
             await send(message)
 
+        if self._redeem(scope):
+            await _redirect(send_guarded, f"../{self._access.token}/", 303)
+            return
         refusal = self._refuse(scope)
         if refusal is None:
             token, rest = split_path(scope["path"])
@@ -116,6 +164,13 @@ class AccessMiddleware:
             await self._app(scope, _limit_body(receive), send_guarded)
             return
         await send_json(send_guarded, *refusal)
+
+    def _redeem(self, scope: Scope) -> bool:
+        opening = self._access.opening
+        if not scope["path"].startswith(_OPENING) or scope["method"] != "GET":
+            return False
+        host = _first_headers(scope["headers"]).get(b"host", b"").decode("latin-1")
+        return self._access.accepts_host(host) and opening.redeem(scope["path"], scope["client"], scope["server"])
 
     def _refuse(self, scope: Scope) -> tuple[int, str] | None:
         """The status and reason of a refusal; None for a request that may pass."""
@@ -207,11 +262,13 @@ async def send_json(send: Send, status: int, what: str) -> None:
     }
     body = json.dumps(document).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status in (403, 421):
+        headers.append((b"connection", b"close"))  # a stranger holds no connection open
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-async def _redirect(send: Send, where: str) -> None:
+async def _redirect(send: Send, where: str, status: int = 307) -> None:
     headers = [(b"location", where.encode()), (b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 307, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import traceback
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,9 +25,11 @@ from rekord.log import get_logger
 from rekord.version import VERSION
 from rekord.viewer import containers, details, media, mosaic
 from rekord.viewer.columns import ColumnInfo, get_bytes, list_overlays
+from rekord.viewer.memory import Budget, Buffer
 from rekord.viewer.predictions import find_predictions
 from rekord.viewer.record_sets import RecordSetQuery, RecordSets
-from rekord.viewer.records import MAX_RECORD_BYTES, Pending, RawRecord
+from rekord.viewer.records import MAX_DECODED_BYTES, MAX_RECORD_BYTES, Pending, RawRecord
+from rekord.viewer.responses import PieceResponse
 from rekord.viewer.security import Access, AccessMiddleware
 from rekord.viewer.session import QueryTimeout, Session, Side, SplitRecords, TooManyQueries
 from rekord.viewer.shell import load_static_files, render_shell
@@ -45,9 +48,12 @@ MAX_IDS = 100_000
 FACET_SECONDS = 1.0
 
 _CACHED_MEDIA_BYTES = 48 << 20
-_MAX_RECORD_READERS = 8
-_LARGE_RECORD_BYTES = 8 << 20
-_EDIT_SECONDS = 600.0
+_READ_BYTES = 256 << 20  # for all records that are being read and decoded
+_BYTES_PER_PAYLOAD_BYTE = 16  # integers of one byte have 8 in memory, twice while they are described
+_SENT_BYTES = 128 << 20  # for all bodies that are being sent
+_SMALL_BODY_BYTES = 4 << 20
+_MAX_RANGE_BYTES = 4 << 20
+_EDIT_SECONDS = 1.0  # how long an edit is waited for; then the page asks how far it is
 _MAX_NUMBER = 10**15
 _NOT_FOUND = frozenset({"U606", "X506", "X501"})
 _MISSING_LIBRARY = "U602"
@@ -95,6 +101,26 @@ def json_response(document: Any, status: int = 200, headers: Mapping[str, str] |
 
     body = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=str)
     return Response(body, status, dict(headers or {}), "application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Medium:
+    """A body in pieces. `release` gives its memory back, if it holds some until it is sent."""
+
+    pieces: Sequence[Buffer]
+    type: str
+    is_compressed: bool = False
+    release: Callable[[], None] | None = None
+
+    @classmethod
+    def of(cls, body: bytes, type: str) -> _Medium:
+        """A body that was made at once."""
+        return cls([body], type)
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the body."""
+        return sum(map(len, self.pieces))
 
 
 class Parameters:
@@ -147,8 +173,8 @@ class Api:
         self.access = access
         self.sets = RecordSets(session)
         self._media = ByteLimitedCache(_CACHED_MEDIA_BYTES)
-        self._readers = BoundedSemaphore(_MAX_RECORD_READERS)
-        self._large_reader = BoundedSemaphore(1)
+        self._read_budget = Budget(_READ_BYTES)
+        self._send_budget = Budget(_SENT_BYTES)
 
     # The page.
 
@@ -184,6 +210,7 @@ class Api:
             "media": {"video": find_spec("av") is not None, "audio": find_spec("soundfile") is not None},
             "limits": {
                 "record_bytes": MAX_RECORD_BYTES,
+                "decoded_bytes": MAX_DECODED_BYTES,
                 "pixels": media.MAX_PIXELS,
                 "tiles": mosaic.MAX_TILES,
                 "page": MAX_PAGE_ROWS,
@@ -291,7 +318,7 @@ class Api:
             document = details.describe_record(raw, number, split.name, side.schema)
         known = len(split)
         check: CheckRun | None = self.session.find_part("check") if side.number == 0 else None
-        document["findings"] = [] if check is None else check.findings_of(split.name, number)
+        document["findings"] = [] if check is None else check.name_findings(split.name, number)
         document["previous"] = number - 1 if number else None
         document["next"] = number + 1 if number + 1 < known else None
         document["frame"]["stream"] = split.locate(number).file.compression != "none"
@@ -313,35 +340,49 @@ class Api:
         """A thumbnail."""
         px = Parameters(request).integer("px", 160, least=16, most=512)
 
-        def make(value: Any, column: ColumnInfo, given: Parameters) -> tuple[bytes, str]:
+        def make(value: Any, column: ColumnInfo, given: Parameters) -> _Medium:
             if isinstance(value, np.ndarray) and value.dtype == np.uint8:
-                return media.array_thumbnail(value, px)
+                return _Medium.of(*media.array_thumbnail(value, px))
             data = get_bytes(value, column.name, given.integer("item", 0))
             if column.view == "mask":
-                return media.make_mask_thumbnail(data, column.feature, px)
-            return media.make_thumbnail(data, px)
+                return _Medium.of(*media.make_mask_thumbnail(data, column.feature, px))
+            return _Medium.of(*media.make_thumbnail(data, px))
 
         return self._medium(request, ("thumb", px), make)
 
     def image(self, request: Request) -> Response:
         """An image as it is stored, if browsers show its format."""
 
-        def make(value: Any, column: ColumnInfo, given: Parameters) -> tuple[bytes, str]:
+        def make(value: Any, column: ColumnInfo, given: Parameters) -> _Medium:
             if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim in (2, 3):
-                return media.array_thumbnail(value, max(value.shape[:2]))
-            return media.get_original(get_bytes(value, column.name, given.integer("item", 0)))
+                return _Medium.of(*media.array_thumbnail(value, max(value.shape[:2])))
+            return _Medium.of(*media.get_original(get_bytes(value, column.name, given.integer("item", 0))))
 
         return self._medium(request, ("image",), make)
 
     def mask(self, request: Request) -> Response:
         """The class ids of a mask, or of its nearest pixels in a smaller size."""
         px = Parameters(request).integer("px", 0, most=1 << 16)
+        is_compressed = "gzip" in request.headers.get("accept-encoding", "")
 
-        def make(value: Any, column: ColumnInfo, given: Parameters) -> tuple[bytes, str]:
-            ids = media.read_mask(get_bytes(value, column.name, given.integer("item", 0)), column.feature)
-            return media.encode_mask(media.shrink_mask(ids, px) if px else ids), "application/octet-stream"
+        def make(value: Any, column: ColumnInfo, given: Parameters) -> _Medium:
+            data = get_bytes(value, column.name, given.integer("item", 0))
+            release = self._send_budget.take(media.measure_mask(data))
+            try:
+                ids = media.read_mask(data, column.feature)
+                pieces = media.encode_mask(media.shrink_mask(ids, px) if px else ids)
+                if is_compressed:
+                    packer = zlib.compressobj(1, wbits=31)
+                    pieces = [*map(packer.compress, pieces), packer.flush()]
+                made = _Medium(pieces, "application/octet-stream", is_compressed, release)
+            except BaseException:
+                release()
+                raise
+            if made.n_bytes <= _SMALL_BODY_BYTES:
+                release()
+            return made
 
-        return self._medium(request, ("mask", px), make, squeeze=True)
+        return self._medium(request, ("mask", px, is_compressed), make)
 
     def tensor(self, request: Request) -> Response:
         """A slice of a tensor as a grid."""
@@ -375,11 +416,11 @@ class Api:
         """A frame of a video."""
         number = Parameters(request).integer("frame", 0)
 
-        def make(value: Any, column: ColumnInfo, given: Parameters) -> tuple[bytes, str]:
+        def make(value: Any, column: ColumnInfo, given: Parameters) -> _Medium:
             data = get_bytes(value, column.name, given.integer("item", 0))
             if containers.sniff_video(data) is None:
                 raise media.UnsafeType
-            return media.encode_jpeg(containers.decode_frame(data, number, column.name)), "image/jpeg"
+            return _Medium.of(media.encode_jpeg(containers.decode_frame(data, number, column.name)), "image/jpeg")
 
         return self._medium(request, ("frame", number), make)
 
@@ -392,16 +433,17 @@ class Api:
         feature = given.text("feature") or next(iter(images), "")
         details.schema_column(side.schema, feature)
         label = given.text("label") or next((one.name for one in columns if one.view == "class"), None)
-        sheet = mosaic.make_sheet(
-            side,
-            chosen,
-            feature=feature,
-            label=label,
-            first=given.integer("first", 0, most=mosaic.MAX_TILES),
-            count=given.integer("count", 512, most=mosaic.MAX_TILES_PER_SHEET),
-            px=given.integer("px", 32),
-        )
-        return Response(sheet, media_type="application/octet-stream")
+        count = given.integer("count", 512, most=mosaic.MAX_TILES_PER_SHEET)
+        px = given.integer("px", 32, least=mosaic.MIN_PX, most=mosaic.MAX_PX)
+        release = self._send_budget.take(3 * count * px * px)
+        try:
+            sheet = mosaic.make_sheet(
+                side, chosen, feature=feature, label=label, first=given.integer("first", 0), count=count, px=px
+            )
+        except BaseException:
+            release()
+            raise
+        return self._send(sheet, {"content-type": "application/octet-stream"}, release)
 
     # Facets and queries.
 
@@ -552,14 +594,22 @@ class Api:
             raise error("U605", "`side` is not a number", expected="0 or 1", found=repr(number)[:60])
         return self.session.get_side(number)
 
-    def _reading(self, split: SplitRecords) -> BoundedSemaphore:
-        """Few requests read records at the same time, and only one of them long records."""
+    @contextmanager
+    def _reading(self, split: SplitRecords) -> Iterator[None]:
+        """Few requests read long records at the same time."""
         longest = max([file.longest_bytes for file in split.files], default=0)
-        return self._large_reader if longest > _LARGE_RECORD_BYTES else self._readers
+        with self._read_budget.admit(_BYTES_PER_PAYLOAD_BYTE * longest):
+            yield
 
     def _iter_records(self, split: SplitRecords, numbers: list[int]) -> Any:
         with self._reading(split):
             yield from split.iter_records(numbers)
+
+    def _send(
+        self, pieces: Sequence[Buffer], headers: Mapping[str, str], release: Callable[[], None] | None = None
+    ) -> Response:
+        """A body that waits for its share of the memory, unless it has it already."""
+        return PieceResponse(pieces, 200, headers, release or self._send_budget.take(sum(map(len, pieces))))
 
     def _value(self, given: Parameters, side: Side, split: SplitRecords) -> tuple[Any, ColumnInfo]:
         number = given.integer("record")
@@ -572,43 +622,52 @@ class Api:
         return get_bytes(value, column.name, given.integer("item", 0))
 
     def _medium(
-        self,
-        request: Request,
-        kind: tuple[Any, ...],
-        make: Callable[[Any, ColumnInfo, Parameters], tuple[bytes, str]],
-        *,
-        squeeze: bool = False,
+        self, request: Request, kind: tuple[Any, ...], make: Callable[[Any, ColumnInfo, Parameters], _Medium]
     ) -> Response:
         given, side, split = self._place(request)
         names = ("record", "feature", "step", "item")
         key = (*kind, side.number, split.name, id(side.schema), *(given.text(name) for name in names))
-        found: tuple[bytes, str] | None = self._media.get(key)
+        found: _Medium | None = self._media.get(key)
         if found is None:
             with self._reading(split):
                 value, column = self._value(given, side, split)
                 if value is None:
                     raise error("U606", f"the record has no `{column.name[:60]}`", expected="a record that has it")
                 found = make(value, column, given)
-            if len(found[0]) <= _CACHED_MEDIA_BYTES // 8:
-                self._media.put(key, found, len(found[0]))
-        headers = {"content-type": found[1]}
+            if found.n_bytes <= _SMALL_BODY_BYTES:
+                self._media.put(key, found, found.n_bytes)
+        headers = {"content-type": found.type}
+        if found.is_compressed:
+            headers["content-encoding"] = "gzip"
         if given.text("v") == self.session.stamp:
             headers["cache-control"] = "private, max-age=3600, immutable"
-        body = found[0]
-        if squeeze and "gzip" in request.headers.get("accept-encoding", ""):
-            packer = zlib.compressobj(1, wbits=31)
-            body = packer.compress(body) + packer.flush()
-            headers["content-encoding"] = "gzip"
-        return Response(body, headers=headers)
+        if found.n_bytes <= _SMALL_BODY_BYTES:
+            return Response(b"".join(found.pieces), headers=headers)
+        return self._send(found.pieces, headers, found.release)
 
     def _stored(self, request: Request, sniff: Callable[[bytes], str | None], types: Mapping[str, str]) -> Response:
         given, side, split = self._place(request)
         with self._reading(split):
             data = self._value_bytes(given, side, split)
-        kind = sniff(data)
-        if kind is None:
-            raise media.UnsafeType
-        return send_range(data, types[kind], request.headers.get("range", ""))
+            kind = sniff(data)
+            if kind is None:
+                raise media.UnsafeType
+            return self._send_range(data, types[kind], request.headers.get("range", ""))
+
+    def _send_range(self, data: bytes, type: str, wanted: str) -> Response:
+        """All of some bytes, or the beginning of the one range that is asked for: players ask for the rest later."""
+        headers = {"content-type": type, "accept-ranges": "bytes"}
+        unit, _, extent = wanted.partition("=")
+        low, dash, high = extent.partition("-")
+        if unit.strip() != "bytes" or not dash or "," in extent or not (low + high).isdigit() or len(low + high) > 30:
+            return self._send([data], headers)
+        first = int(low) if low else max(len(data) - int(high), 0)
+        last = min(int(high), len(data) - 1) if high and low else len(data) - 1
+        if first > last:
+            return Response(status_code=416, headers={**headers, "content-range": f"bytes */{len(data)}"})
+        last = min(last, first + _MAX_RANGE_BYTES - 1)
+        headers["content-range"] = f"bytes {first}-{last}/{len(data)}"
+        return Response(data[first : last + 1], 206, headers)
 
 
 def check_whole(raw: RawRecord) -> None:
@@ -618,27 +677,12 @@ def check_whole(raw: RawRecord) -> None:
             error(
                 "D409",
                 "record is too large to be shown",
-                expected=f"a record of at most {MAX_RECORD_BYTES >> 20} MiB",
+                expected=f"at most {MAX_RECORD_BYTES >> 20} MiB, and {MAX_DECODED_BYTES >> 20} MiB once decoded",
                 found=f"{raw.payload_bytes:,} bytes",
             )
         )
     if raw.error is not None:
         raise raw.error
-
-
-def send_range(data: bytes, type: str, wanted: str) -> Response:
-    """All of some bytes, or the one range that is asked for."""
-    headers = {"content-type": type, "accept-ranges": "bytes"}
-    unit, _, extent = wanted.partition("=")
-    low, dash, high = extent.partition("-")
-    if unit.strip() != "bytes" or not dash or "," in extent or not (low + high).isdigit() or len(low + high) > 30:
-        return Response(data, headers=headers)
-    first = int(low) if low else max(len(data) - int(high), 0)
-    last = min(int(high), len(data) - 1) if high and low else len(data) - 1
-    if first > last:
-        return Response(status_code=416, headers={**headers, "content-range": f"bytes */{len(data)}"})
-    headers["content-range"] = f"bytes {first}-{last}/{len(data)}"
-    return Response(data[first : last + 1], 206, headers)
 
 
 def build_app(session: Session, access: Access) -> AccessMiddleware:

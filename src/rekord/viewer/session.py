@@ -35,6 +35,9 @@ Opened: TypeAlias = "PathLike | Sequence[PathLike] | Dataset | Split"
 
 _log = get_logger(__name__)
 
+MAX_COLUMNS = 2000
+"""Columns of an inferred schema."""
+
 _SAMPLED_RECORDS = 8
 _QUICK_RECORDS, _QUICK_BYTES = 100, 4 << 20
 _MAX_INFER_RECORDS, _MAX_INFER_BYTES = 10_000, 64 << 20  # as `rk.open` infers
@@ -242,6 +245,7 @@ class Side:
         self.schema_pending = self._schema is None
         self._schema_known = Event()
         self._columns: tuple[Schema, list[ColumnInfo]] | None = None
+        self._columns_lock = Lock()
         self._stop = Event()
         self._digests: dict[str, str] | None = None
         self._digest_lock = Lock()
@@ -308,14 +312,16 @@ class Side:
     def columns(self) -> list[ColumnInfo]:
         """The columns; what bytes hold is inferred from the first record."""
         schema = self.schema
-        known = self._columns
-        if known is not None and known[0] is schema:
-            return known[1]
-        sample = self._read_sample(schema)
-        found = list_columns(schema, sample)
-        if sample is not None:
-            self._columns = schema, found
-        return found
+        with self._columns_lock:  # records may be long: one thread reads them for all
+            known = self._columns
+            if known is not None and known[0] is schema:
+                return known[1]
+            is_complete = all(file.is_complete for file in self.files)
+            sample = self._read_sample(schema)
+            found = list_columns(schema, sample)
+            if sample is not None or is_complete:
+                self._columns = schema, found
+            return found
 
     def _read_sample(self, schema: Schema) -> Mapping[str, Any] | None:
         for split in self.splits.values():
@@ -407,7 +413,7 @@ class Side:
                 return
             if not len(schema) and self._schema is not None:
                 break
-            self._schema = self._derive(schema)
+            self._schema = self._derive(_limit_columns(schema))
             self._schema_known.set()
         self.schema_pending = False
 
@@ -425,6 +431,16 @@ class Side:
                     yield payload
             if most_records <= 0 or most_bytes <= 0:
                 return
+
+
+def _limit_columns(schema: Schema) -> Schema:
+    """The first columns of a schema; the others are listed as undeclared."""
+    if len(schema) <= MAX_COLUMNS:
+        return schema
+    context = dict(list(schema.context.items())[:MAX_COLUMNS])
+    if not schema.is_sequence:
+        return Schema(context)
+    return Schema(context=context, steps=dict(list(schema.steps.items())[: MAX_COLUMNS - len(context)]))
 
 
 def _find_common_path(paths: Sequence[str]) -> str:

@@ -70,11 +70,12 @@ class Curation:
             raise error("U651", "an edit is running", expected="one edit at a time", found="another one")
         self._run = EditRun(self.plan(body)).start()
         self._run.wait(seconds)
-        return {**self._run.status(), "records": len(self._run.plan.records)}
+        return self.status()
 
     def status(self) -> dict[str, Any]:
         """How far the edit is."""
-        return {"state": "idle"} if self._run is None else self._run.status()
+        run = self._run
+        return {"state": "idle"} if run is None else {**run.status(), "records": len(run.plan.records)}
 
     def _parse(self, given: Any) -> list[Record]:
         if given is None:

@@ -32,7 +32,7 @@ type Session = {
   stamp?: string;
   schema_pending?: boolean;
   predictions: boolean;
-  limits: {record_bytes: number, pixels: number, tiles: number, page: number, findings: number};
+  limits: {record_bytes: number, decoded_bytes: number, pixels: number, tiles: number, page: number, findings: number};
   sides: Side[];
 };
 type SplitStatus = {
@@ -91,7 +91,7 @@ type ScrollerOptions = {
   onRange?: (start: number, end: number) => void;
 };
 type Boxes = {boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null};
-type Overlay = {feature: string, data: MaskData, names: string[] | null, ignore: number | null};
+type Overlay = {feature: string, data: MaskData, counts: [number, number][], names: string[] | null, ignore: number | null};
 type Reading = {x: number, y: number, marks: string[], ids: {feature: string, id: number, name: string | null}[]};
 type StageOptions = {
   src: string;
@@ -144,6 +144,8 @@ declare namespace Signature {
   type plural = (n: number, noun: string, several?: string) => string;
   // facets.js
   type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Promise<void>};
+  type sortFacets = (facets: Facets) => {charted: Facet[], same: Facet[], unique: Facet[]};
+  type listColumns = (title: string, columns: [string, string][]) => HTMLElement | null;
   type setFilter = (column: string, filter: Filter | null, replace?: boolean) => void;
   type header = (facet: Facet, isOn: boolean) => HTMLElement;
   type makeBars = (facet: Facet, until: AbortSignal) => Chart;

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import viewer_data
+from browser import require_chromium
 from playwright.sync_api import Browser
 from viewer_process import RunningViewer, launch_browser, run_viewer
 
@@ -15,6 +16,16 @@ from viewer_process import RunningViewer, launch_browser, run_viewer
 def browser() -> Iterator[Browser]:
     with launch_browser() as launched:
         yield launched
+
+
+@pytest.fixture(scope="session")
+def named_browser(browser: Browser) -> Iterator[Browser]:
+    """A browser for which names below example.org are this machine."""
+    launched = browser.browser_type.launch(
+        executable_path=require_chromium(), args=["--no-sandbox", "--host-resolver-rules=MAP *.example.org 127.0.0.1"]
+    )
+    yield launched
+    launched.close()
 
 
 @pytest.fixture(scope="session")

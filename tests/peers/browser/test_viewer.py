@@ -225,6 +225,59 @@ def test_class_bars_sql_and_brushes_agree_with_queries(browser: Browser, masks: 
     expect(page.locator("[data-column=width].is-brushed")).to_have_count(0)
 
 
+def test_facets_that_filter_something_come_first_and_the_others_are_only_named(
+    browser: Browser, cache: Path, tmp_path: Path
+) -> None:
+    rows = [
+        {"file": f"{i}.png", "height": 480, "width": i * 3 % 7, "kind": "ab"[i % 2], "main": i % 3} for i in range(9)
+    ]
+    schema = rk.Schema(
+        {"file": rk.Text(), "height": rk.Int64(), "width": rk.Int64(), "kind": rk.Text(), "main": rk.Label(CLASSES)}
+    )
+    rk.write(rows, tmp_path / "data", schema=schema, progress=False)
+    with run_viewer(tmp_path / "data", cache=cache) as viewer:
+        page, _ = open_page(browser, viewer.url)
+        expect(page.locator(".facet h3")).to_have_text(
+            ["main", "kind", "width", "Same in every record", "Different in every record"]
+        )
+        expect(page.locator(".facet dl").nth(0)).to_have_text("height480")
+        expect(page.locator(".facet dl").nth(1)).to_have_text("file9 values")
+        # A filter that a link has is shown, and can be removed.
+        page, _ = open_page(browser, f"{viewer.url}?in.file=3.png")
+        expect(page.locator("[data-column=file] .bar-button", has_text="3.png")).to_have_attribute(
+            "aria-pressed", "true"
+        )
+
+
+def test_findings_of_the_check_reach_rows_that_were_shown_before(browser: Browser, leak: Served) -> None:
+    page, _ = open_page(browser, f"{leak[1].url}?split=train")
+    expect(page.locator("[data-index='5'] .pill")).to_have_text("1 finding")
+    page.locator("[data-index='5'] a").click()
+    expect(page.locator(".record-findings a")).to_contain_text("H787: ")
+    page.locator(".record-findings a").click()
+    expect(page.locator(".finding")).to_have_count(1)
+
+
+def test_columns_of_a_table_are_as_wide_as_their_names(browser: Browser, cache: Path, tmp_path: Path) -> None:
+    names = ["next_time_step/observation", "next_time_step/reward", "x"]
+    rk.write([dict.fromkeys(names, 1)] * 3, tmp_path / "data", progress=False)
+    with run_viewer(tmp_path / "data", cache=cache) as viewer:
+        page, _ = open_page(browser, f"{viewer.url}?view=table", width=390)
+        heads = page.locator(".table-head [role=columnheader]")
+        expect(heads).to_have_count(4)
+        for i in range(1, 4):
+            assert heads.nth(i).locator("button").evaluate("one => one.scrollWidth <= one.clientWidth + 1")
+
+
+def test_a_mosaic_without_classes_has_no_table_of_them(browser: Browser, cache: Path, tmp_path: Path) -> None:
+    rows = [{"image": np.full((8, 8, 3), i, np.uint8)} for i in range(4)]
+    rk.write(rows, tmp_path / "data", schema=rk.Schema({"image": rk.Image(format="png")}), progress=False)
+    with run_viewer(tmp_path / "data", cache=cache) as viewer:
+        page, _ = open_page(browser, f"{viewer.url}?view=mosaic")
+        expect(page.locator(".mosaic-tools progress")).to_be_hidden()
+        expect(page.locator(".mosaic-table")).to_be_hidden()
+
+
 def test_an_invalid_condition_is_explained(browser: Browser, masks: Served) -> None:
     page, _ = open_page(browser, masks[1].url)
     page.locator(".query").fill("labl = 1")

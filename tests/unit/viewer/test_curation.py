@@ -397,9 +397,9 @@ def test_records_that_were_selected_in_other_files_are_refused(dataset, foreign)
 @pytest.mark.parametrize(
     ("column", "label", "expected", "do"),
     [
-        ("label", "cpw", "one of 3 names, or an id from 0 to 2", "did you mean 'cow'?"),
-        ("label", 3, "one of 3 names, or an id from 0 to 2", None),
-        ("label", "-1", "one of 3 names, or an id from 0 to 2", None),
+        ("label", "cpw", "one of `cat`, `dog`, `cow`, or an id from 0 to 2", "did you mean 'cow'?"),
+        ("label", 3, "one of `cat`, `dog`, `cow`, or an id from 0 to 2", None),
+        ("label", "-1", "one of `cat`, `dog`, `cow`, or an id from 0 to 2", None),
         ("x", "cow", "an integer", None),
         ("lable", "cow", "one of `x`, `label`", None),
     ],

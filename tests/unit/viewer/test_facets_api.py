@@ -143,6 +143,33 @@ def test_facets_without_an_index_and_with_damage_count_the_good_records(tmp_path
     assert [row["record"] for row in few["rows"]] == [0, 1, 2, 3]
 
 
+def test_text_that_is_stored_as_bytes_has_bars_and_an_order(tmp_path):
+    names = [b"cat", b"dog", b"cat", b"bird", b"cat"]
+    (tmp_path / "x.tfrecord").write_bytes(frames([example_bytes({"kind": [name]}) for name in names]))
+    with open_viewer(tmp_path / "x.tfrecord") as viewer:
+        viewer.wait()
+        viewer.json("facets")
+        viewer.wait()
+        answer = viewer.json("facets")
+        facet = facets_of(answer)["kind"]
+        assert dict(zip(facet["names"], facet["counts"], strict=True)) == {"cat": 3, "dog": 1, "bird": 1}
+        chosen = viewer.json("rows", filter=json.dumps({"kind": {"in": ["cat"]}}))
+        assert [row["record"] for row in chosen["rows"]] == [0, 2, 4]
+        sql = viewer.json("facets", filter=json.dumps({"kind": {"in": ["cat"]}}))["sql"]
+        assert [row["record"] for row in viewer.json("rows", sql=sql)["rows"]] == [0, 2, 4]
+        assert [row["record"] for row in viewer.json("rows", order="kind")["rows"]] == [3, 0, 2, 4, 1]
+
+
+def test_records_without_facets_are_counted(tmp_path):
+    (tmp_path / "x.tfrecord").write_bytes(frames([example_bytes({"values": [1, 2, i]}) for i in range(3)]))
+    with open_viewer(tmp_path / "x.tfrecord") as viewer:
+        viewer.wait()
+        viewer.json("facets")
+        viewer.wait()
+        answer = viewer.json("facets")
+    assert (answer["records"], answer["selected"], answer["facets"]) == (3, 3, [])
+
+
 def test_a_query_returns_rows_and_the_records_that_they_are(viewer, dataset):
     sql = "select _split, _record, width from records where label = 3 order by width limit 5"
     answer = viewer.post("sql", {"query": sql}).json

@@ -193,6 +193,26 @@ def test_selected_records_are_tagged_and_the_printed_commands_name_them(tmp_path
     assert left == {"train": before["train"] - 2, "val": before["val"] - 1}
 
 
+def test_the_page_asks_how_far_a_long_edit_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("rekord.viewer.server._EDIT_SECONDS", 0.0)
+    rk.write([{"a": i} for i in range(50)], tmp_path / "d", progress=False)
+    out = str(tmp_path / "out")
+    with open_viewer(tmp_path / "d", edit=True) as viewer:
+        viewer.wait()
+        assert viewer.json("run") == {"state": "idle"}
+        asked = {"action": "delete", "records": [["train", 3]], "out": out}
+        status = viewer.post("run", asked).json
+        while status["state"] == "running":
+            assert set(status) >= {"share", "progress"}
+            status = viewer.json("run")
+        assert (status["state"], status["records"], status["out"], status["error"]) == ("done", 1, out, None)
+        status = viewer.post("run", asked)
+        while status.status == 200 and status.json["state"] == "running":
+            status = viewer.get("run")
+        assert status.json["error"]["code"] == "U618"
+    assert len(rk.open(out)["train"]) == 49
+
+
 def test_an_edit_of_files_that_are_not_the_whole_folder_is_refused(tmp_path):
     rk.write([{"label": i % 2} for i in range(20)], tmp_path / "d", shards=2, progress=False)
     second = sorted((tmp_path / "d").glob("*.tfrecord"))[1]

@@ -12,7 +12,8 @@ import rekord as rk
 from rekord.testing import example_bytes, frames
 from rekord.viewer import containers
 from rekord.viewer.columns import view_of_bytes
-from rekord.viewer.media import PixelGate, turn_upright
+from rekord.viewer.media import turn_upright
+from rekord.viewer.memory import Budget
 
 ORIENTATION = 0x0112
 
@@ -259,7 +260,7 @@ def test_video_frames_are_decoded(tmp_path):
 
 
 def test_decoders_wait_for_their_share_of_pixels():
-    gate = PixelGate(100)
+    gate = Budget(100)
     with gate.admit(60), gate.admit(40):
         assert gate._left == 0
     with gate.admit(10_000):  # alone, even if it is larger than everything

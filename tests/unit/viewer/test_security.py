@@ -1,7 +1,10 @@
 import logging
+import os
 import socket
 import struct
+import sys
 import zlib
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from viewer_client import ViewerClient, open_viewer
@@ -9,6 +12,7 @@ from viewer_client import ViewerClient, open_viewer
 import rekord as rk
 from rekord.errors import RekordError
 from rekord.testing import claim_length, example_bytes, frames
+from rekord.viewer import security
 from rekord.viewer.security import Access, split_host
 from rekord.viewer.shell import load_static_files, to_json_block
 
@@ -149,6 +153,43 @@ def test_connections_without_a_request_are_closed(tmp_path, monkeypatch):
         assert connection.recv(1) == b""
 
 
+def test_a_refused_connection_is_closed_even_if_its_body_never_comes(viewer):
+    with socket.create_connection((viewer.host, viewer.port), timeout=60) as connection:
+        connection.sendall(f"POST /none HTTP/1.1\r\nHost: {viewer.host}\r\nContent-Length: 100\r\n\r\n".encode())
+        assert connection.makefile("rb").read().startswith(b"HTTP/1.1 403")
+
+
+def test_the_link_for_a_browser_works_once_and_does_not_contain_the_token(tmp_path, monkeypatch):
+    (tmp_path / "x.tfrecord").write_bytes(frames([b""]))
+    with rk.view(tmp_path / "x.tfrecord", port=0) as running:
+        viewer = ViewerClient(running.url)
+        path = urlsplit(running.opening_url).path
+        assert running.path.strip("/") not in path
+        assert viewer.send("GET", path, {"Host": "evil.example"}).status == 421
+        assert viewer.send("GET", f"{path}0").status == 403
+        with monkeypatch.context() as patch:
+            patch.setattr(security, "find_owner", lambda client, server: os.getuid() + 1)
+            assert viewer.send("GET", path).status == 403  # it was read by another user of the machine
+        answer = viewer.send("GET", path)
+        assert (answer.status, urljoin(path, answer.headers["location"])) == (303, running.path)
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert viewer.send("GET", path).status == 403
+
+
+def test_a_link_for_a_browser_ends_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(security, "_OPENING_SECONDS", -1.0)
+    (tmp_path / "x.tfrecord").write_bytes(frames([b""]))
+    with rk.view(tmp_path / "x.tfrecord", port=0) as running:
+        assert ViewerClient(running.url).send("GET", urlsplit(running.opening_url).path).status == 403
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a connection is")
+def test_the_user_of_a_connection_is_known():
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as one:
+        assert security.find_owner(one.getsockname(), listener.getsockname()) == os.getuid()
+        assert security.find_owner(("127.0.0.1", 1), listener.getsockname()) is None
+
+
 def test_an_edit_is_refused_without_the_option(viewer):
     answer = viewer.post("run", {"action": "delete", "records": [["all", 0]]})
     assert answer.status == 403
@@ -201,7 +242,7 @@ def test_static_files_are_typed_and_cached_by_their_content(viewer):
 
 def test_static_files_stay_small():
     files = load_static_files().values()
-    assert sum(len(one.content) for one in files) <= 175_000
+    assert sum(len(one.content) for one in files) <= 180_000
     assert sum(len(one.packed) for one in files) <= 66_000  # what is sent to a browser
 
 

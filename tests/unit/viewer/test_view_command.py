@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
@@ -40,6 +41,25 @@ def test_the_address_is_printed_and_answers_until_it_is_interrupted(path, tmp_pa
     assert "press Ctrl-C to stop" in messages
     assert "Traceback" not in messages
     assert messages.rstrip().endswith("stopped")
+
+
+def test_no_argument_of_the_browser_contains_the_token(path, monkeypatch, capsys):
+    from rekord.cli import view as command
+    from rekord.viewer.run import start_viewer
+
+    opened = []
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.setattr(command, "_has_browser", lambda: True)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    with start_viewer([str(path)], port=0) as viewer:
+        command._announce(viewer, ["x"], as_json=False, is_silent=False)
+        while not opened:
+            time.sleep(0.01)
+        assert opened == [viewer.opening_url]
+        assert viewer.path not in opened[0]
+        with urllib.request.urlopen(opened[0], timeout=60) as page:
+            assert page.url == viewer.url
+    assert capsys.readouterr().out == f"{viewer.url}\n"
 
 
 def test_json_has_the_address(path, tmp_path):

@@ -54,11 +54,17 @@ _SHOWS_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
 
 class QueryResult:
-    """A query that is planned and not yet run; it owns its connection."""
+    """A query that is planned and not yet run; it owns its connection.
 
-    def __init__(self, splits: Sequence[Split], sql: str) -> None:
+    `memory_bytes` and `batch_rows` limit what it keeps in memory, and the rows of a batch.
+    """
+
+    def __init__(
+        self, splits: Sequence[Split], sql: str, *, memory_bytes: int | None = None, batch_rows: int | None = None
+    ) -> None:
         self._package = import_duckdb()
-        self._connection = connect()
+        self._connection = connect(memory_bytes)
+        self._batch_rows = batch_rows
         self._runner = InterruptibleRunner(self._connection)
         self._tables: list[QueryTable] = []
         self._reader: Any = None
@@ -166,7 +172,8 @@ class QueryResult:
         if self._reader is None:
             try:
                 relation = self._relation
-                rows = _ROWS if not any(_is_large(kind) for kind in relation.types) else _LARGE_ROWS
+                is_large = any(_is_large(kind) for kind in relation.types)
+                rows = self._batch_rows or (_LARGE_ROWS if is_large else _ROWS)
                 start = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
                 self._reader = self._runner.run(partial(start, rows))
             except BaseException as failure:

@@ -1,4 +1,4 @@
-"""DuckDB for queries: one in-memory database per process, without access to files or the network."""
+"""DuckDB for queries: in-memory databases, one per process and limit, without access to files or the network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PHYSICAL_COLUMN = re.compile(r"\brk(\d+)c(\d+)\b")
 _ADDRESS_SPACE_BYTES = 768 << 20
 """What DuckDB reserves for its threads when it opens a database. With less it crashes."""
 
-_databases: dict[int, Any] = {}
+_databases: dict[tuple[int, int | None], Any] = {}
 _lock = Lock()
 
 
@@ -34,16 +34,20 @@ def import_duckdb() -> Any:
     return import_package("duckdb", "SQL", "'rekord[sql]'")
 
 
-def connect() -> Any:
-    """A new connection to the database of this process, which takes far longer to set up than to use."""
+def connect(memory_bytes: int | None = None) -> Any:
+    """A new connection to the database of this process, which takes far longer to set up than to use.
+
+    `memory_bytes` limits what its queries may keep in memory; they spill the rest to disk, or fail.
+    """
+    key = os.getpid(), memory_bytes  # the locks of a forked database may be held by no thread
     with _lock:
-        database = _databases.get(os.getpid())  # the locks of a forked one may be held by no thread
+        database = _databases.get(key)
         if database is None:
-            database = _databases[os.getpid()] = _new_database()
+            database = _databases[key] = _new_database(memory_bytes)
         return database.cursor()
 
 
-def _new_database() -> Any:
+def _new_database(memory_bytes: int | None) -> Any:
     # It spills what does not fit into memory, by default into the working directory.
     spill = os.path.join(tempfile.gettempdir(), f"rekord-sql-{secrets.token_hex(8)}")
     settings = {
@@ -57,6 +61,8 @@ def _new_database() -> Any:
         "threads": 1,
         "temp_directory": spill,
     }
+    if memory_bytes is not None:
+        settings["memory_limit"] = f"{memory_bytes}B"
     package = import_duckdb()
     check_working_directory()
     check_address_space(_ADDRESS_SPACE_BYTES, "DuckDB")
@@ -68,10 +74,9 @@ def _new_database() -> Any:
 @atexit.register
 def _close_databases() -> None:
     """Runs before the interpreter exits: Python objects that DuckDB holds cannot be released later."""
-    database = _databases.pop(os.getpid(), None)
-    if database is not None:
+    for key in [key for key in _databases if key[0] == os.getpid()]:
         with suppress(Exception):
-            database.close()
+            _databases.pop(key).close()
 
 
 class InterruptibleRunner:

@@ -124,6 +124,7 @@ def _is_same_type(stored: Any, kind: Any) -> bool:
 
 _MAX_BATCH_ROWS, _MIN_BATCH_ROWS = 4096, 16
 _BATCH_BYTES = 4 << 20
+_BATCH_PAYLOAD_BYTES = 32 << 20
 """Approximate bytes of images, texts and the like per batch; a few batches are prefetched."""
 
 _SHARD_BATCH_ROWS = 16_384
@@ -388,15 +389,15 @@ class QueryTable(ArrowStream):
         """The number of records per batch: many of numbers, few of images."""
         read = set(names)
         kinds = [column.kind for column in self.columns if column.record in read and not column.extra]
-        if all(_get_type_width(kind) for kind in kinds):
-            width = sum(_get_type_width(kind) for kind in kinds)
-        else:
-            # The size of one record is the best estimate for the others.
-            try:
-                width = next((len(payload) for payload in records(part.split.paths[:1])), 1)
-            except RekordError:
-                width = _BATCH_BYTES // 64  # the error is raised when the record is read
-        return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, _BATCH_BYTES // max(width, 1)))
+        # The size of one record is the best estimate for the others. All of it is read, also for few columns.
+        try:
+            payload_bytes = next((len(payload) for payload in records(part.split.paths[:1])), 1)
+        except RekordError:
+            payload_bytes = _BATCH_BYTES // 64  # the error is raised when the record is read
+        is_narrow = all(_get_type_width(kind) for kind in kinds)
+        width = sum(_get_type_width(kind) for kind in kinds) if is_narrow else payload_bytes
+        most = min(_BATCH_BYTES // max(width, 1), _BATCH_PAYLOAD_BYTES // max(payload_bytes, 1), _MAX_BATCH_ROWS)
+        return max(_MIN_BATCH_ROWS, most)
 
 
 def quote_identifier(name: str) -> str:

@@ -119,21 +119,32 @@ function openCuration(action, records) {
 		return h("section.code-block", h("header", h("h3", title), copyButton(text, `Copy ${kind}`), save || null), h("pre", { "data-kind": kind, tabindex: "0", "aria-label": title }, text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text));
 	}
 
-	async function execute() {
+	/** @param {HTMLButtonElement} submit */
+	async function execute(submit) {
 		try {
-			const answer = await post("run", request());
+			submit.disabled = true;
+			let answer = await post("run", request());
+			while (answer.state === "running") {
+				const bar = h("progress", { max: 1, "aria-label": "Written" });
+				if (answer.share !== null) bar.value = answer.share;
+				show(result, h("p.soft", { role: "status" }, bar, ` ${printable(answer.progress ?? "")}`));
+				await new Promise((done) => setTimeout(done, 500));
+				answer = await get("run", { side: sideIndex() || null });
+			}
+			if (answer.error) return show(result, faultPanel(answer.error, "This was not done"));
 			show(result, h("div.good", `Written: ${printable(answer.out)} (${plural(answer.records, "record")}).`));
 			announce("Written.");
 		} catch (error) {
 			show(result, errorPanel(error, "This was not done"));
+		} finally {
+			submit.disabled = false;
 		}
 	}
 
 	const form = h(
 		"form",
-		{ onsubmit: (event) => (event.preventDefault(), submit ? void execute() : void preview()), oninput: () => void preview() },
-		action === "relabel" ? h("p.fields", h("label", { for: "curate-column" }, "Column"), column, h("label", { for: "curate-label" }, "New class"), label, names) : null,
-		h("p.fields", h("label", { for: "curate-out" }, "Write to"), out),
+		{ onsubmit: (event) => (event.preventDefault(), submit ? void execute(submit) : void preview()), oninput: () => void preview() },
+		h("p.fields", action === "relabel" && [h("label", { for: "curate-column" }, "Column"), column, h("label", { for: "curate-label" }, "New class"), label], h("label", { for: "curate-out" }, "Write to"), out, names),
 		h("p.soft.small", "The result is a new dataset; the one that is open does not change."),
 		submit ? h("p.buttons", submit) : h("p.soft.small", "To run it from this page, start ", h("code", "rekord view --edit"), "."),
 		result,

@@ -46,6 +46,11 @@ export function printable(text, limit = 400) {
 	return kept.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, spellOut);
 }
 
+/** A name that may break after its separators. @param {string} name */
+export function breakable(name) {
+	return printable(name, 120).split(/(?<=[/_.-])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
+}
+
 /** The same for text of several lines. @param {string} text */
 export function printableLines(text) {
 	return text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);

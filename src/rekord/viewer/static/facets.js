@@ -71,12 +71,18 @@ export function mountFacets(host, until) {
 		// Counted from the end: the button that clears the filter comes and goes at the beginning.
 		const at = column === null ? 0 : among().reverse().findIndex((one) => one === focused);
 		charts = new Map();
-		const parts = shown.facets.map((facet) => {
+		const { charted, same, unique } = sortFacets(shown);
+		const parts = charted.map((facet) => {
 			const chart = facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet, until);
 			charts.set(facet.column, chart);
 			return chart.element;
 		});
-		show(body, parts.length ? parts : h("p.soft", "No column has few enough values for a filter."));
+		show(
+			body,
+			parts.length || same.length ? parts : h("p.soft", "No column has few enough values for a filter."),
+			listColumns("Same in every record", same.map((facet) => [facet.column, facet.names?.[0] ?? number(facet.edges[0])])),
+			listColumns("Different in every record", unique.map((facet) => [facet.column, `${count(facet.names.length)} values`])),
+		);
 		// The control that was used is drawn again too: the focus goes to the new one.
 		if (column !== null) /** @type {HTMLElement | undefined} */ (among().at(-1 - Math.max(at, 0)))?.focus();
 	}
@@ -126,6 +132,23 @@ export function mountFacets(host, until) {
 	});
 	void load();
 	return { reload: load };
+}
+
+const RANKS = { class: 0, text: 1, number: 2 };
+
+/** Facets by what a filter on them is worth: those with one value, or as many as records, are only named. @type {Signature.sortFacets} */
+function sortFacets({ facets, complete }) {
+	const isFiltered = (facet) => state().filters.some((one) => one.feature === facet.column);
+	const isSame = (facet) => complete && facet.counts.length === 1 && !facet.missing && !facet.other && !isFiltered(facet);
+	const isUnique = (facet) => complete && facet.type === "text" && facet.names.length > 3 && Math.max(...facet.counts) <= 1 && !isFiltered(facet);
+	const charted = facets.filter((one) => !isSame(one) && !isUnique(one)).sort((a, b) => RANKS[a.type] - RANKS[b.type]);
+	return { charted, same: facets.filter(isSame), unique: facets.filter(isUnique) };
+}
+
+/** @type {Signature.listColumns} */
+function listColumns(title, columns) {
+	if (!columns.length) return null;
+	return h("section.facet", h("header", h("h3", title)), h("dl.small", columns.flatMap(([name, value]) => [h("dt", h("bdi", printable(name, 80))), h("dd", h("bdi", printable(value, 80)))])));
 }
 
 /** @type {Signature.setFilter} */

@@ -2,7 +2,7 @@
 // What check found, each finding with what to do and links to its records; and pairs of equal records.
 
 import { get, getStatus, mediaAddress, onStatus, pollSoon, post, sideIndex } from "./api.js";
-import { count, h, plural, printable, show } from "./dom.js";
+import { breakable, count, h, plural, printable, show } from "./dom.js";
 import { doLine, emptyState, errorPanel, makePairList, mountTitled, pager, PAIRS, recordLink, showAnswer } from "./parts.js";
 import { Stage, Zoom } from "./stage.js";
 import { goMore, link, state } from "./state.js";
@@ -139,7 +139,7 @@ export async function mountTwins(host, twins, until, differing) {
 				const image = answer.features.find((one) => one.view === "image" && one.value?.image?.state === "ok");
 				const facts = image?.value.image;
 				const stage = image && new Stage({ src: mediaAddress("image", { ...query, feature: image.name }), alt: `${printable(image.name, 60)} of ${split} ${record}`, width: facts.width, height: facts.height, orientation: facts.orientation, zoom, until });
-				const rows = answer.features.slice(0, 40).map((one) => h("tr", { class: differs.has(one.name) ? "differs" : null }, h("th", { scope: "row" }, printable(one.name, 60)), h("td", h("bdi", printable(one.value?.name ?? one.value?.text ?? one.error?.what ?? "", 100)), differs.has(one.name) ? h("span.pill.alert", "differs") : null)));
+				const rows = answer.features.slice(0, 40).map((one) => h("tr", { class: differs.has(one.name) ? "differs" : null }, h("th", { scope: "row" }, breakable(one.name)), h("td", h("bdi", printable(one.value?.name ?? one.value?.text ?? one.error?.what ?? "", 100)), differs.has(one.name) ? h("span.pill.alert", "differs") : null)));
 				return h("div.twin", title, h("p.soft.small.file", printable(answer.file ?? "")), stage?.element ?? null, h("table.small-table", h("caption.hidden-visually", `Features of ${split} ${record}`), h("tbody", rows)));
 			} catch (error) {
 				return h("div.twin", title, errorPanel(error));

@@ -1,7 +1,7 @@
 // @ts-check
 // The gallery: images as tiles, with masks and boxes on top; and the table. Both show any number of records.
 
-import { getMask, isNarrowed, mediaAddress, onStatus, side, sideIndex, splitStatus } from "./api.js";
+import { getMask, getStatus, isNarrowed, mediaAddress, onStatus, side, sideIndex, splitStatus } from "./api.js";
 import { bytes, count, h, plural, printable, show } from "./dom.js";
 import { classColour, drawMask } from "./masks.js";
 import { uprightMask, uprightSize } from "./orientation.js";
@@ -216,7 +216,10 @@ export function mountRecords(host, until, kind) {
 
 	function drawHead() {
 		const columns = rows.columns;
-		table.style.setProperty("--columns", String(columns.length));
+		// As wide as its name, within limits: names that begin alike can be told apart.
+		const widths = columns.map((name) => Math.max(110, Math.min(8 * name.length + 24, 230)));
+		table.style.setProperty("--template", widths.map((width) => `minmax(${width}px, 1fr)`).join(" "));
+		table.style.setProperty("--width", `${widths.reduce((sum, one) => sum + one, 0)}px`);
 		show(headRow, [h("span", { role: "columnheader" }, "record"), ...columns.map(makeHead)]);
 		table.setAttribute("aria-rowcount", rows.complete ? String(rows.total + 1) : "-1");
 	}
@@ -305,6 +308,14 @@ export function mountRecords(host, until, kind) {
 		if (growTotal()) return;
 		if (rows.isLoaded && !rows.complete) rows.loading.size || void rows.load(Math.floor(rows.total / 60));
 		if (rows.total === 0) tell();
+	}, until);
+	// Rows that were fetched before the check was done do not have its findings.
+	let checked = getStatus()?.check.findings ?? 0;
+	onStatus((status) => {
+		const found = status?.check.state === "done" ? status.check.findings : checked;
+		if (found === checked) return;
+		checked = found;
+		rows.fetchAgain(scroller.start, scroller.end);
 	}, until);
 	const observer = new ResizeObserver(() => layout());
 	observer.observe(scrollHost);

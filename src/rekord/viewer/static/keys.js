@@ -21,7 +21,7 @@ const HELP = [
 	["[  ]", "opacity of masks"],
 	["+  −  0", "zoom an image"],
 	["t", "light or dark"],
-	["1 … 8", "views"],
+	["1 – 8", "views"],
 	["?", "this list"],
 ];
 
@@ -106,6 +106,6 @@ export function openJump(view) {
 export function openHelp() {
 	const box = h("input", { type: "checkbox", checked: prefer().keys, onchange: () => setPreference("keys", box.checked) });
 	const list = h("dl.keys");
-	show(list, HELP.flatMap(([key, text]) => [h("dt", key.split(/\s+/).filter((one) => one !== "…").map((one) => h("kbd", one))), h("dd", text)]));
+	show(list, HELP.flatMap(([key, text]) => [h("dt", key.split(/\s+/).map((one) => (one === "–" ? one : h("kbd", one)))), h("dd", text)]));
 	openDialog("Keyboard", list, h("label.check", box, "Single keys are shortcuts"));
 }

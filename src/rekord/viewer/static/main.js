@@ -136,7 +136,7 @@ function drawBar() {
 		isNarrowed() ? h("button.link", { onclick: () => void selectAll() }, "Select all") : null,
 		h("span.spring"),
 		now === "gallery" && overlays && (overlays.masks.length || overlays.boxes.length) ? overlayTools(overlays.masks.length > 0, overlays.boxes.length > 0, running.signal) : null,
-		now === "gallery" ? h("label.tile-size", h("span.hidden-visually", "Tile size"), tile) : null,
+		now === "gallery" ? h("label.check.tile-size", "Size", tile) : null,
 		h("button", { onclick: () => openJump(current) }, "Go to…"),
 	);
 }

@@ -41,35 +41,35 @@ function pack([red, green, blue], alpha) {
 		: ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
 }
 
+const MAX_KEPT_PIXELS = 1 << 23;
+/** @type {WeakMap<HTMLCanvasElement, ImageData>} what a canvas was drawn from: allocating it takes as long as filling it */
+const kept = new WeakMap();
+
 /** Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again. @type {Signature.drawMask} */
 export function drawMask(canvas, { ids, width, height }, { ignore = null, hidden = new Set(), patterns = false } = {}) {
-	canvas.width = width;
-	canvas.height = height;
 	const context = canvas.getContext("2d");
 	if (!context) return;
-	const image = context.createImageData(width, height);
+	const known = canvas.width === width && canvas.height === height ? kept.get(canvas) : undefined;
+	if (!known) [canvas.width, canvas.height] = [width, height];
+	const image = known ?? context.createImageData(width, height);
+	if (width * height <= MAX_KEPT_PIXELS) kept.set(canvas, image);
 	const pixels = new Uint32Array(image.data.buffer);
-	const table = new Uint32Array(256);
-	const faint = new Uint32Array(256);
-	const isWide = !(ids instanceof Uint8Array);
+	const colourOf = (id) => (id === ignore ? [128, 128, 128] : COLOURS[(id - 1) % COLOURS.length]);
 	const isClear = (id) => id <= 0 || hidden.has(id);
-	for (let id = 1; id < 256; id += 1) {
-		if (isClear(id)) continue;
-		const colour = id === ignore ? [128, 128, 128] : COLOURS[(id - 1) % COLOURS.length];
-		table[id] = pack(colour, 255);
-		faint[id] = pack(colour, 70);
-	}
-	if (isWide) {
-		for (let i = 0; i < pixels.length; i += 1) {
-			if (!isClear(ids[i])) pixels[i] = pack(COLOURS[(ids[i] - 1) % COLOURS.length], 255);
-		}
-	} else for (let i = 0; i < pixels.length; i += 1) pixels[i] = table[ids[i]];
-	if (patterns && !isWide) {
-		const kinds = Uint8Array.from({ length: 256 }, (_, id) => patternOf(id));
+	if (!(ids instanceof Uint8Array)) {
+		for (let i = 0; i < pixels.length; i += 1) pixels[i] = isClear(ids[i]) ? 0 : pack(colourOf(ids[i]), 255);
+	} else if (!patterns) {
+		const table = Uint32Array.from({ length: 256 }, (_, id) => (isClear(id) ? 0 : pack(colourOf(id), 255)));
+		for (let i = 0; i < pixels.length; i += 1) pixels[i] = table[ids[i]];
+	} else {
+		// Patterns repeat after 8 pixels: the colour of each id in each of 64 places.
+		const table = Uint32Array.from({ length: 256 * 64 }, (_, at) => {
+			const id = at >> 6;
+			return isClear(id) ? 0 : pack(colourOf(id), isGap(patternOf(id), at & 7, (at >> 3) & 7) ? 70 : 255);
+		});
 		for (let y = 0, i = 0; y < height; y += 1) {
-			for (let x = 0; x < width; x += 1, i += 1) {
-				if (isGap(kinds[ids[i]], x, y)) pixels[i] = faint[ids[i]];
-			}
+			const line = (y & 7) << 3;
+			for (let x = 0; x < width; x += 1, i += 1) pixels[i] = table[(ids[i] << 6) | line | (x & 7)];
 		}
 	}
 	context.putImageData(image, 0, 0);

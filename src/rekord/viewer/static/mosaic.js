@@ -37,7 +37,7 @@ export function mountMosaic(host, until) {
 	const classes = side().columns.filter((one) => one.view === "class" && one.facet);
 	const sorted = h("select", { onchange: () => remember() }, h("option", { value: "" }, "file order"), makeOptions(classes.map((one) => one.name)));
 	sorted.value = state().more.by ?? "";
-	const legend = h("details.mosaic-table");
+	const legend = h("details.mosaic-table", { hidden: true });
 	show(host, h("div.mosaic-tools", h("label", "Sort by ", sorted), progress, words), scroller, legend);
 
 	const ready = splitStatus();
@@ -252,6 +252,7 @@ export function mountMosaic(host, until) {
 	function drawTable() {
 		if (!label) return;
 		const groups = groupByClass(listTiles());
+		legend.hidden = false;
 		show(legend, h("summary", "Table"), makeTable("Classes of the mosaic", ["class", "tiles"], groups.map(({ code, tiles }) => [className(code), tiles.length]), "small-table"));
 	}
 

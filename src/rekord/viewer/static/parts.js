@@ -30,7 +30,7 @@ export function errorPanel(error, title = "This cannot be shown") {
 export function faultPanel(told, title = "This cannot be shown") {
 	/** @type {[string, unknown][]} */
 	const facts = [
-		["where", told.location && Object.entries(told.location).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${value}`).join(", ")],
+		["where", told.location && Object.entries(told.location).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${typeof value === "number" ? count(value) : value}`).join(", ")],
 		["expected", told.expected],
 		["found", told.found],
 		["likely", told.likely],
@@ -47,7 +47,8 @@ export function faultPanel(told, title = "This cannot be shown") {
 
 /** What to do, with a button that copies it. @param {string} text */
 export function doLine(text) {
-	return h("p.do", h("span.soft", "do "), h("code", printable(text)), " ", copyButton(text, "Copy what to do"));
+	const isCommand = /^(rekord|pip|python|rm|rk\.|import) ?/.test(text); // else advice, which nobody pastes
+	return h("p.do", h("span.soft", "do "), isCommand ? [h("code", printable(text)), " ", copyButton(text, "Copy what to do")] : printable(text));
 }
 
 /** @type {Signature.copyButton} */

@@ -2,10 +2,10 @@
 // One record: its image with overlays, every feature, its steps, and its bytes.
 
 import { ApiError, get, getMask, getSession, isNarrowed, mediaAddress, side, sideIndex, splitName } from "./api.js";
-import { bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
+import { breakable, bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
 import { findColumn, imageColumn } from "./gallery.js";
 import { mountHex } from "./hex.js";
-import { classColour, countIds, makeSwatch, patternName } from "./masks.js";
+import { classColour, makeSwatch, patternName } from "./masks.js";
 import { mountAudio, mountTensor, mountVideo } from "./media.js";
 import { errorPanel, faultPanel, makeScrollable, makeTable, stateBadge } from "./parts.js";
 import { onPreference, prefer, setPreference } from "./preferences.js";
@@ -66,7 +66,7 @@ export function mountRecord(host, until) {
 		const facts = h("div.record-facts");
 		show(host, navigation(answer), answer.error ? faultPanel(answer.error) : null, findingsOf(answer), h("div.record-columns", media, facts));
 		if (answer.state === "too_large") {
-			facts.append(h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(getSession().limits.record_bytes)} are shown by their first bytes.`));
+			facts.append(h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(getSession().limits.record_bytes)}, or ${bytes(getSession().limits.decoded_bytes)} once decoded, are shown by their first bytes.`));
 		}
 		drawMedia(media, answer, features);
 		facts.append(featureTable(features, answer), ...extra(features, answer));
@@ -78,7 +78,7 @@ export function mountRecord(host, until) {
 
 	function findingsOf(answer) {
 		if (!answer.findings?.length) return null;
-		const links = answer.findings.slice(0, 10).map((one) => h("a", { href: link({ view: "findings", record: null, more: { open: String(one) } }) }, `finding ${one}`));
+		const links = answer.findings.slice(0, 10).map((one) => h("a", { href: link({ view: "findings", record: null, more: { open: String(one.number) } }) }, `${one.code}: ${printable(one.title, 80)}`));
 		return h("p.record-findings", h("span.pill.alert", plural(answer.findings.length, "finding")), " ", ...links.flatMap((one) => [one, " "]));
 	}
 
@@ -155,9 +155,9 @@ export function mountRecord(host, until) {
 	function drawLegend(legend, stage) {
 		show(
 			legend,
-			stage.masks.flatMap(({ data, names, ignore }) => {
+			stage.masks.flatMap(({ data, counts, names, ignore }) => {
 				const total = data.ids.length;
-				return countIds(data).slice(0, 60).map(([id, pixels]) => {
+				return counts.slice(0, 60).map(([id, pixels]) => {
 					const name = id === ignore ? "ignored" : (names?.[id] ?? `class ${id}`);
 					const share = `${((100 * pixels) / total).toFixed(1)} %`;
 					return h("li", h("button.legend-button", { "aria-pressed": String(!stage.hiddenIds.has(id)), "aria-label": `${printable(name, 60)}, id ${id}, ${share}${prefer().patterns ? `, ${patternName(id)}` : ""}: show`, onclick: (event) => {
@@ -171,13 +171,13 @@ export function mountRecord(host, until) {
 
 	function featureTable(features, answer) {
 		const rows = features.map((feature) => [
-			h("bdi", { title: feature.summary ?? "" }, printable(feature.name, 120)),
+			h("bdi", { title: feature.summary ?? "" }, breakable(feature.name)),
 			valueOf(feature),
 			h("span", printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span.pill", "undeclared") : null),
 			[feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.map((size) => size ?? "?").join(", ")}]` : null].filter(Boolean).join(" "),
 			h("span.n", bytes(feature.bytes)),
 		]);
-		const missing = (answer.missing ?? []).map((name) => [printable(name, 120), h("span.soft", "missing"), "", "", ""]);
+		const missing = (answer.missing ?? []).map((name) => [h("bdi", breakable(name)), h("span.soft", "missing"), "", "", ""]);
 		if (!rows.length && !missing.length) return "";
 		const table = makeTable("Features", ["feature", "value", "kind", "dtype and shape", "bytes"], [...rows, ...missing], "features");
 		const more = answer.more_features ? h("p.soft.small", `${count(answer.more_features)} more features are not shown.`) : null;
@@ -193,8 +193,8 @@ export function mountRecord(host, until) {
 			return h("span", dot, h("bdi", printable(value.name ?? value.text, 80)), h("span.soft", ` ${value.code}`));
 		}
 		if (value.string !== undefined) return h("bdi", { dir: "auto" }, printable(value.string, 160));
-		if (Array.isArray(value.values) && value.values.length > 1) {
-			const text = value.values.slice(0, 8).map(String).join(", ");
+		if (Array.isArray(value.values) && value.values.length) {
+			const text = (value.names ?? value.values).slice(0, 8).map((one) => printable(one, 60)).join(", ");
 			if (value.values.length <= 8) return h("code", text);
 			return h("details", h("summary", h("code", `${text}, …`)), h("pre", { tabindex: "0" }, value.values.join(", "), feature.count > value.values.length ? `, … (${count(feature.count)} values)` : ""));
 		}

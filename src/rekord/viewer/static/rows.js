@@ -69,6 +69,12 @@ export class Rows {
 		}
 	}
 
+	/** Fetch rows that have changed. @param {number} start @param {number} end */
+	fetchAgain(start, end) {
+		for (const index of this.rows.keys()) if (index < start || index >= end) this.rows.delete(index);
+		for (let page = Math.floor(start / PAGE); page * PAGE < end; page += 1) if (!this.loading.has(page)) void this.load(page);
+	}
+
 	/** More records were found since. @param {number} total @param {boolean} complete */
 	grow(total, complete) {
 		if (total <= this.total && complete === this.complete) return;

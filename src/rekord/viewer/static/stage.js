@@ -2,7 +2,7 @@
 // An image with its masks and boxes on top, zoomed by wheel, drag and keys; several stages can share one zoom.
 
 import { h, onceAFrame, printable } from "./dom.js";
-import { classColour, drawMask, pixelAt } from "./masks.js";
+import { classColour, countIds, drawMask, pixelAt } from "./masks.js";
 import { storedPixel, uprightBox, uprightMask, uprightSize } from "./orientation.js";
 import { onPreference, prefer } from "./preferences.js";
 
@@ -147,7 +147,7 @@ export class Stage {
 		const fitsUpright =
 			this.stored.orientation >= 5 && stored.width === this.width && stored.height === this.height && this.width !== this.height;
 		const data = fitsUpright ? stored : uprightMask(stored, this.stored.orientation);
-		this.masks.push({ feature, data, names, ignore });
+		this.masks.push({ feature, data, counts: countIds(data), names, ignore });
 		this.layers.append(h("canvas.mask", { "aria-hidden": "true" }));
 		this.drawMasks();
 	}
