@@ -158,6 +158,7 @@ def write(
     as_json: shared.JsonOption = False,
 ) -> int:
     """Write a dataset from raw data. Run the same command again to resume."""
+    from rekord.storage.remote_files import listed_once
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
 
@@ -196,50 +197,51 @@ def write(
     )
     known_classes = options.parse_classes(classes)
     ignored = options.parse_ignore(ignore)
-    place, rows, class_names, detected, overrides = _resolve_source(
-        source,
-        out,
-        layout=layout,
-        images=images,
-        masks=masks,
-        classes=known_classes,
-        ignore=ignored,
-        label_map=label_map,
-        optional_masks=optional_masks,
-        read_as={**text_files.to_dict(), **videos.to_dict()},
-    )
-    mask_options = MaskOptions(
-        classes=known_classes if isinstance(known_classes, int) else None,
-        ignore="as the source" if ignore is None else ignored,
-        colours=options.read_colours(colours, ignored),
-    )
-    with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
-        conversion = prepare_conversion(
-            rows,
-            place,
-            requested,
-            masks=mask_options,
-            own_splits=True,
-            verbose=output.shows_progress(),
-            class_names=class_names,
-            detected=detected,
-            overrides=overrides,
+    with listed_once():
+        place, rows, class_names, detected, overrides = _resolve_source(
+            source,
+            out,
+            layout=layout,
+            images=images,
+            masks=masks,
+            classes=known_classes,
+            ignore=ignored,
+            label_map=label_map,
+            optional_masks=optional_masks,
+            read_as={**text_files.to_dict(), **videos.to_dict()},
         )
-        _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
-        output.print_status(raw_data.format_source_heading(conversion))
-        raw_data.print_guesses(conversion.guesses)
-        for note in conversion.notes:
-            output.print_status(f"note: {escape_controls(note)}")
-        if dry_run:
-            return _report_forecast(conversion, as_json=as_json)
-        outcome = run_conversion(conversion, progress=output.shows_progress())
-    raw_data.print_unused(conversion)
-    also = {
-        "workers": outcome.processes,
-        "workers_remark": outcome.processes_remark,
-        **raw_data.describe_source(conversion),
-    }
-    return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
+        mask_options = MaskOptions(
+            classes=known_classes if isinstance(known_classes, int) else None,
+            ignore="as the source" if ignore is None else ignored,
+            colours=options.read_colours(colours, ignored),
+        )
+        with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
+            conversion = prepare_conversion(
+                rows,
+                place,
+                requested,
+                masks=mask_options,
+                own_splits=True,
+                verbose=output.shows_progress(),
+                class_names=class_names,
+                detected=detected,
+                overrides=overrides,
+            )
+            _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
+            output.print_status(raw_data.format_source_heading(conversion))
+            raw_data.print_guesses(conversion.guesses)
+            for note in conversion.notes:
+                output.print_status(f"note: {escape_controls(note)}")
+            if dry_run:
+                return _report_forecast(conversion, as_json=as_json)
+            outcome = run_conversion(conversion, progress=output.shows_progress())
+        raw_data.print_unused(conversion)
+        also = {
+            "workers": outcome.processes,
+            "workers_remark": outcome.processes_remark,
+            **raw_data.describe_source(conversion),
+        }
+        return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
 
 
 def _resolve_source(

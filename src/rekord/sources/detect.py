@@ -54,8 +54,8 @@ from rekord.sources.tiff import TIFF_EXTENSIONS
 from rekord.sources.video_csv import recognize_video_list
 from rekord.storage import raw_files
 from rekord.storage.find import is_record_name
-from rekord.storage.local import LOCAL
-from rekord.storage.raw_files import is_archive_name, to_member_path
+from rekord.storage.raw_files import RAW_FILES, is_archive_name, to_member_path
+from rekord.storage.remote_files import listed_once
 from rekord.storage.router import is_remote
 
 MEDIA_KINDS = ("audio_folder", "video_folder")
@@ -120,29 +120,34 @@ def identify_source(
     `layout` is the one that the user asks for: where the data can be read so, it overrides every doubt.
     `annotation_format` says that the path is a folder that Datumaro reads.
     """
-    place = to_member_path(as_path("path", path))
-    if annotation_format is not None and not is_remote(place):
+    with listed_once():
+        return _identify(to_member_path(as_path("path", path)), layout, annotation_format)
+
+
+def _identify(place: str, layout: str | None, annotation_format: str | None) -> DetectedSource:
+    if annotation_format is not None:
         wanted = layout if layout in LAYOUTS else None
         return DetectedSource("datumaro", place, given=place, format=annotation_format, layout=wanted)
-    if is_remote(place):
-        raise error(
-            "U604",
-            "raw data cannot be read from remote storage yet",
-            location=Location(path=place),
-            expected="a local path",
-            found=place.partition("://")[0][:30] + "://",
-            do="copy the data to local storage, and write from the copy",
-        )
+    if is_remote(place) and raw_files.isfile(os.path.join(place, "rekord.json")):
+        return DetectedSource("records", place, given=place)  # listing all of a large dataset takes long
     if not raw_files.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))
         if kind not in (None, "image_folder", *MEDIA_KINDS):
-            matched = next(iglob(place, recursive=True), None)  # none in an archive
+            matched = _first_match(place)
             return DetectedSource(str(kind if matched is None else _correct_kind(kind, matched)), place)
-    if LOCAL.stat(place).kind != "folder":
+    if RAW_FILES.stat(place).kind != "folder":
         if is_archive_name(place) and _is_folder_archive(place):
             return _identify_archive(place, layout)
         return _identify_file(place, layout)
     return _identify_folder(place, layout)._replace(given=place)
+
+
+def _first_match(pattern: str) -> str | None:
+    """A file that matches; none in an archive."""
+    if not is_remote(pattern):
+        return next(iglob(pattern, recursive=True), None)
+    listing = list_files(pattern, ())
+    return listing.full(listing.files[0])
 
 
 def _prefer_arrays(found: DetectedSource) -> DetectedSource:
@@ -288,7 +293,8 @@ def _read_tar_names(path: str) -> list[str]:
     """The names of the first files in a tar file; none if it cannot be read."""
     with (
         suppress(tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError),
-        tarfile.open(path) as tar,
+        raw_files.open_binary(path) as file,
+        tarfile.open(fileobj=file) as tar,
     ):
         return [info.name.removeprefix("./") for info in islice(tar, _MAX_TAR_NAMES) if info.isfile()]
     return []
@@ -297,10 +303,10 @@ def _read_tar_names(path: str) -> list[str]:
 def _identify_archive(path: str, layout: str | None) -> DetectedSource:
     """The kind of what an archive contains: a folder, or a single file."""
     inside = f"{path}!"
-    entries = LOCAL.list(inside)
+    entries = RAW_FILES.list(inside)
     while len(entries) == 1 and entries[0].kind == "folder":
         inside = os.path.join(inside, entries[0].name)
-        entries = LOCAL.list(inside)
+        entries = RAW_FILES.list(inside)
     if len(entries) == 1:
         return _identify_file(os.path.join(inside, entries[0].name), layout)._replace(given=path)
     return _identify_folder(inside, layout)._replace(given=path)
@@ -336,7 +342,7 @@ def _identify_by_files(path: str, layout: str | None) -> DetectedSource:
 
 def _identify_annotations(path: str, layout: str | None, refused: RekordError) -> DetectedSource:
     """The reading by Datumaro of a folder that no other source reads; else the refusal, with its readings."""
-    formats = detect_formats(path)
+    formats = () if is_remote(path) else detect_formats(path)
     if len(formats) == 1:
         guess = SourceGuess(None, f"annotations in the format {formats[0]}, read with Datumaro")
         wanted = layout if layout in LAYOUTS else None
@@ -412,7 +418,7 @@ def _identify_by_count(survey: FolderSurvey, layout: str | None) -> DetectedSour
 
 def _refuse_array_masks(path: str, files: Sequence[str]) -> None:
     """Raise U621 if a folder of arrays is named as if it had masks: it is no class."""
-    folders = sorted({os.path.relpath(os.path.dirname(file), path) for file in files})
+    folders = sorted({raw_files.relpath(os.path.dirname(file), path) for file in files})
     masks = [folder for folder in folders if _MASK_FOLDER.search(folder)]
     others = [folder for folder in folders if folder not in masks]
     if masks and others:
@@ -424,7 +430,7 @@ def _refuse_array_masks(path: str, files: Sequence[str]) -> None:
 def _is_in_folders(files: Sequence[str]) -> bool:
     """Whether files are in at least two folders of classes, with several in each."""
     folders = Counter(map(os.path.dirname, files))
-    return len(folders) > 1 and os.path.commonpath(folders) not in folders and min(folders.values()) > 1
+    return len(folders) > 1 and raw_files.commonpath(list(folders)) not in folders and min(folders.values()) > 1
 
 
 _MEDIA_LISTS = {"audio_folder": recognize_audio_list, "video_folder": recognize_video_list}
@@ -439,7 +445,7 @@ def _identify_listed(
     if not lists:
         return None
     kind, name = folder.replace("_folder", "_csv"), folder.removesuffix("_folder")
-    places = [os.path.relpath(path, survey.root).split(os.sep)[:-1] for path in files[folder]]
+    places = [raw_files.relpath(path, survey.root).split(os.sep)[:-1] for path in files[folder]]
     classes = {parts[0] for parts in places if parts and split_of_folder(parts[0]) is None}
     if len(lists) == 1 and (len(classes) < 2 or all(map(is_container, classes))):
         guess = SourceGuess(None, f"{name} files are those that {os.path.basename(lists[0])} lists")

@@ -23,6 +23,7 @@ from rekord.sources.value_tables import (
     several_tables_error,
     table_name,
 )
+from rekord.storage import raw_files
 from rekord.storage.archives import require_own_file
 
 EXTENSIONS = (".sqlite", ".sqlite3", ".db", ".db3", ".s3db")
@@ -91,9 +92,10 @@ def quote_name(name: str) -> str:
 
 @contextmanager
 def _open_database(path: str, file: SourceFile) -> Iterator[sqlite3.Connection]:
-    require_own_file(path, "a SQLite database")
     check_head(path, file, "SQLite database", MAGIC)
-    if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+    place = raw_files.local_file(path)
+    require_own_file(place, "a SQLite database")
+    if raw_files.isfile(f"{path}-wal") and raw_files.getsize(f"{path}-wal"):
         raise error(
             "X526",
             "database has changes that are not in its file",
@@ -103,7 +105,7 @@ def _open_database(path: str, file: SourceFile) -> Iterator[sqlite3.Connection]:
             do=f"close the program that uses it, or: sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'",
         )
     # The file cannot change while it is read, so SQLite needs no locks, and creates no files next to it.
-    url = f"file:{urllib.parse.quote(os.path.abspath(path))}?mode=ro&immutable=1"
+    url = f"file:{urllib.parse.quote(os.path.abspath(place))}?mode=ro&immutable=1"
     try:
         database = sqlite3.connect(url, uri=True, isolation_level=None)
     except sqlite3.Error as failure:

@@ -200,6 +200,20 @@ class RemoteStorage:
             identity=_path_identity(path),
         )
 
+    def walk(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        """All files below a folder in one listing: path below it, size and version; none if it does not exist."""
+        system, inner = _resolve_filesystem(folder)
+        with _translate_read_errors(folder):
+            found = system.find(inner, detail=True)
+        prefix = f"{inner.rstrip('/')}/"
+        for name, info in found.items():
+            if name.startswith(prefix):
+                yield name[len(prefix) :], int(info.get("size") or 0), _version_from_info(info)
+
+    def identity(self, path: str) -> tuple[int, int]:
+        """What `stat` returns as the identity of a path."""
+        return _path_identity(path)
+
     def real(self, path: str) -> str:
         return path
 
@@ -337,7 +351,9 @@ def _version_from_info(info: Any) -> int:
     """A number that changes with the file, from its ETag or time."""
     for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created"):
         if info.get(name):
-            digest = hashlib.blake2b(str(info[name]).encode(), digest_size=7).digest()
+            # A listing may have the seconds of a time, and the facts of one file a datetime.
+            value = info[name].timestamp() if hasattr(info[name], "timestamp") else info[name]
+            digest = hashlib.blake2b(str(value).encode(), digest_size=7).digest()
             return int.from_bytes(digest, "big")
     return 0
 
