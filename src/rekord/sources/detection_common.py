@@ -425,9 +425,9 @@ def read_class_names(path: str) -> tuple[str, ...]:
     """The names in a file, one per line, optionally after their ids; none if they are not unique."""
     names = []
     try:
+        if raw_files.getsize(path) > MAX_LABEL_BYTES:
+            return ()
         with raw_files.open_text(path, "utf-8-sig") as file:
-            if os.fstat(file.fileno()).st_size > MAX_LABEL_BYTES:
-                return ()
             names = [line.strip() for line in file if line.strip()]
     except (OSError, ValueError):
         return ()
