@@ -43,7 +43,6 @@ _FRAMEWORKS = {
         "jax",
         "keras",
         "moto",
-        "s3fs",
         "scipy",
         "sklearn",
         "tensorflow",

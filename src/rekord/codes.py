@@ -276,10 +276,17 @@ CODES: dict[str, str] = {
     # X552 to X554: classes of records
     "X552": "records have no class",
     "X553": "JSON document is not a list of rows",
-    # X555 to X557: remote storage
+    # X555 to X557, X566 to X569, X577, X578, X581: remote storage
     "X555": "remote storage cannot be reached",
     "X556": "access to remote storage was denied",
     "X557": "remote file arrived incomplete",
+    "X566": "no credentials for remote storage",
+    "X567": "bucket is in another region",
+    "X568": "bucket does not exist",
+    "X569": "clock of this machine is wrong",
+    "X577": "remote storage limits the request rate",
+    "X578": "object was written by another process",
+    "X581": "name of an object cannot be used",
     # X558 and X559: where records come from
     "X558": "origins of the records are not known",
     "X559": "options that the dataset was written with are not known",

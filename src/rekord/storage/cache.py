@@ -200,9 +200,7 @@ class FileCache:
         assert cache is not None
         key = hashlib.sha256(f"{url}\0{facts.size_bytes}\0{facts.mtime_ns}".encode()).hexdigest()[:32]
         name = os.path.basename(url.partition("?")[0].rstrip("/"))[-100:] or "file"
-        path = cache.fetch(
-            f"files/{key}/{name}", url, size_bytes=facts.size_bytes, version=facts.mtime_ns or None
-        )
+        path = cache.fetch(f"files/{key}/{name}", url, size_bytes=facts.size_bytes, version=facts.mtime_ns or None)
         if path is None:
             raise error(
                 "X504",

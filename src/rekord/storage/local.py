@@ -43,6 +43,7 @@ class Stat:
     size_bytes: int
     mtime_ns: int
     identity: tuple[int, int]  # device and inode: equal for two paths to one file
+    etag: str | None = None  # of an object: its version; `mtime_ns` is a hash of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,8 @@ class Writable(Protocol):
     def fsync(self) -> None:
         """Return when everything written so far is on the disk itself."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Complete the file."""
 
 
 class _ReadableStorage(Protocol):

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, TypeVar
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, write_error
-from rekord.storage.remote_files import REMOTE_FILES, RemotePath, normalize
+from rekord.storage.remote_files import REMOTE_RAW_FILES, RemotePath, normalize
 from rekord.storage.router import is_remote
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class _RawFiles:
     """The storage of raw data, which can only be read."""
 
     def open_read(self, path: str) -> Readable:
-        return (REMOTE_FILES if _is_remote_file(path) else LOCAL).open_read(path)
+        return (REMOTE_RAW_FILES if _is_remote_file(path) else LOCAL).open_read(path)
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
-        return (REMOTE_FILES if _is_remote_file(folder) else LOCAL).list(folder)
+        return (REMOTE_RAW_FILES if _is_remote_file(folder) else LOCAL).list(folder)
 
     def stat(self, path: str) -> Stat:
-        return (REMOTE_FILES if _is_remote_file(path) else LOCAL).stat(path)
+        return (REMOTE_RAW_FILES if _is_remote_file(path) else LOCAL).stat(path)
 
     def real(self, path: str) -> str:
         return normalize(path) if is_remote(path) else LOCAL.real(path)

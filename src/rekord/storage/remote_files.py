@@ -7,6 +7,7 @@ versions, and is far cheaper than a request for each folder, or for each file th
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -111,7 +112,7 @@ def normalize(path: str) -> str:
     return f"{scheme}://{host}/{inner}" if inner else f"{scheme}://{host}"
 
 
-class RemoteFiles:
+class RemoteRawFiles:
     """Raw data in remote storage, as a storage that can only be read."""
 
     def open_read(self, path: str) -> Readable:
@@ -160,7 +161,7 @@ class RemoteFiles:
             kind="folder" if file is None else "file",
             size_bytes=0 if file is None else file.size_bytes,
             mtime_ns=0 if file is None else file.version,
-            identity=REMOTE.identity(path),
+            identity=_path_identity(path),
         )
 
     def _list_tree(self, folder: str, known: _Listings) -> RemoteTree:
@@ -184,7 +185,7 @@ class RemoteFiles:
         return tree
 
 
-REMOTE_FILES = RemoteFiles()
+REMOTE_RAW_FILES = RemoteRawFiles()
 
 
 def _stat_single(path: str, known: _Listings) -> Stat:
@@ -199,6 +200,11 @@ def _stat_single(path: str, known: _Listings) -> Stat:
     if found is None:
         raise _missing_error(path)
     return found
+
+
+def _path_identity(path: str) -> tuple[int, int]:
+    digest = hashlib.blake2b(path.encode(errors="replace"), digest_size=14).digest()
+    return int.from_bytes(digest[:7], "big"), int.from_bytes(digest[7:], "big")
 
 
 def _missing_error(path: str) -> RekordError:
@@ -227,7 +233,7 @@ class RemotePath(PurePosixPath):
 
     def size_bytes(self) -> int:
         """The size of the file."""
-        return REMOTE_FILES.stat(str(self)).size_bytes
+        return REMOTE_RAW_FILES.stat(str(self)).size_bytes
 
     def prefetch(self, threads: ThreadPoolExecutor) -> None:
         """Begin to fetch the file."""
@@ -247,10 +253,10 @@ class RemotePath(PurePosixPath):
             return size_bytes
         if len(head) == size_bytes:
             return head
-        with REMOTE_FILES.open_read(str(self)) as file:
+        with REMOTE_RAW_FILES.open_read(str(self)) as file:
             return read_up_to(file, file.size_bytes)
 
 
 def _fetch_head(path: str) -> tuple[bytes, int]:
-    with REMOTE_FILES.open_read(path) as file:
+    with REMOTE_RAW_FILES.open_read(path) as file:
         return read_up_to(file, min(_PREFETCH_BYTES, file.size_bytes)), file.size_bytes
