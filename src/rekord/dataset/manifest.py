@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import Annotated, Any, Protocol, overload
+from typing import Annotated, Any, NamedTuple, Protocol, overload
 
 import msgspec
 import numpy as np
@@ -548,6 +548,38 @@ def _locate_manifest(path: str) -> tuple[str, str]:
     return own
 
 
+class ShardEntryToCache(NamedTuple):
+    """What a copy of a shard on the local disk needs to be found and verified."""
+
+    url: str
+    folder: str  # of the manifest
+    dataset_digest: str
+    name: str  # below the folder
+    size_bytes: int
+    digest: str
+
+
+def read_manifest_bytes(folder: str, digest: str) -> bytes:
+    """The file of the manifest with this digest; X548 if it was replaced."""
+    path = manifest_path(folder)
+    content = read_file(path, ROUTED_STORAGE, most_bytes=_MAX_MANIFEST_BYTES)
+    found = _decode_manifest(path, content).digest
+    if found != digest:
+        raise _replaced_error(folder, digest, found)
+    return content
+
+
+def _replaced_error(folder: str, expected: str, found: str) -> RekordError:
+    return error(
+        "X548",
+        "dataset was replaced since it was opened",
+        location=Location(path=manifest_path(folder)),
+        expected=f"digest {expected[:16]}…",
+        found=f"digest {found[:16]}…",
+        do="open the dataset again when no process writes to it",
+    )
+
+
 class ShardPaths(Sequence[str]):
     """The paths of shards, computed on access."""
 
@@ -588,6 +620,9 @@ class ShardListing(Protocol):
 
     def check_current(self, shard: int, /) -> None:
         """Raise if the dataset that holds the shard was replaced since it was opened."""
+
+    def entry_to_cache(self, shard: int, /) -> ShardEntryToCache:
+        """What a copy of a shard needs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -640,17 +675,17 @@ class SplitListing:
         if self._manifest.stat != ROUTED_STORAGE.stat(manifest_path(self.folder)):
             self.__dict__["_manifest"] = self._current()  # an index may have been rebuilt, for example
 
+    def entry_to_cache(self, shard: int) -> ShardEntryToCache:
+        number = shard if self.present is None else int(self.present[shard])
+        split = self.split
+        name = split.file_name(number)
+        url = os.path.join(self.folder, name)
+        return ShardEntryToCache(url, self.folder, self.digest, name, int(split.bytes[number]), split.digests[number])
+
     def _current(self) -> CompactManifest:
         manifest = load_manifest(self.folder)
         if manifest.digest != self.digest or self.name not in manifest.splits:
-            raise error(
-                "X548",
-                "dataset was replaced since it was opened",
-                location=Location(path=manifest_path(self.folder)),
-                expected=f"digest {self.digest[:16]}…",
-                found=f"digest {manifest.digest[:16]}…",
-                do="open the dataset again when no process writes to it",
-            )
+            raise _replaced_error(self.folder, self.digest, manifest.digest)
         return manifest
 
     def __getstate__(self) -> dict[str, Any]:
@@ -690,6 +725,13 @@ class ConcatListing:
                 return part.check_current(shard)
             shard -= len(part.counts)
         return None
+
+    def entry_to_cache(self, shard: int, /) -> ShardEntryToCache:
+        for part in self.parts:
+            if shard < len(part.counts):
+                return part.entry_to_cache(shard)
+            shard -= len(part.counts)
+        raise IndexError(shard)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"parts": self.parts}

@@ -43,6 +43,7 @@ from rekord.framing.frames import EVIDENCE_BYTES
 from rekord.framing.inflate import read_head, sniff_compression
 from rekord.location import Location
 from rekord.log import get_logger
+from rekord.storage.cache import cache_folder
 from rekord.storage.local import LOCAL, open_descriptor, quote_folder, read_error, read_file, read_up_to
 from rekord.storage.portability import pread
 from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
@@ -63,17 +64,6 @@ _WRITES_PER_CLEANUP = 64
 _UNFINISHED = ".unfinished"
 _UNFINISHED_SECONDS = 86_400
 _writes = count()
-
-
-def cache_folder(of: str = "index") -> str | None:
-    """The folder of cached indexes, or of something else: below REKORD_CACHE, XDG_CACHE_HOME or ~/.cache."""
-    named = os.environ.get("REKORD_CACHE")
-    if named:
-        return os.path.join(named, of)
-    usual = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(usual):  # as specified
-        usual = os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(usual, "rekord", of) if os.path.isabs(usual) else None
 
 
 def read_cached_index(path: str, size_bytes: int, mtime_ns: int, expected: IndexExpectation) -> IndexFile | None:

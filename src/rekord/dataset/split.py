@@ -56,7 +56,6 @@ from rekord.report.notebook import never_raises, render_fragment, safe_repr
 from rekord.schema import Schema
 from rekord.schema.schema import shorten_name, summarize_columns
 from rekord.storage.local import Stat
-from rekord.storage.router import ROUTED_STORAGE, map_concurrently
 
 if TYPE_CHECKING:
     import jax
@@ -175,7 +174,7 @@ class RecordView:
 
     def stats(self) -> list[Stat]:
         """The current state of each file."""
-        return map_concurrently(ROUTED_STORAGE.stat, self.shards.paths, remote=self.shards.remote)
+        return self.shards.stats()
 
     def sampler(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
         """Every record once per epoch, in an order computed from seed and epoch."""
@@ -198,13 +197,12 @@ class RecordView:
         if not self.shards.remote or not isinstance(sampler, (FullSampler, SubsetSampler)):
             return self.shards
         kind = sampler.order.kind
-        fits = kind == "exact" and sum(one.size_bytes for one in self.stats()) <= MAX_CACHED_BYTES
+        fits = kind == "exact" and self.shards.total_bytes <= MAX_CACHED_BYTES
         return self.shards.in_blocks(self._block()) if fits or kind == "block" else self.shards
 
     def _block(self) -> int:
         if self.block_records is None:
-            size_bytes = sum(found.size_bytes for found in self.stats())
-            self.block_records = BLOCK_BYTES * len(self.shards) // max(size_bytes, 1)
+            self.block_records = BLOCK_BYTES * len(self.shards) // max(self.shards.total_bytes, 1)
         return max(1, self.block_records)  # a manifest may hold any number
 
 

@@ -555,6 +555,8 @@ def check_remote_files(source: Source, files: Sequence[SourceFile]) -> None:
     if not files or not is_remote(getattr(source, "root", "")):
         return
     with listed_once(again=True):
+        if len(files) > 1:
+            RAW_FILES.list(getattr(source, "root", ""))  # all below it
         for file in files:
             check_unchanged(full_path(source, file.path), file)
 

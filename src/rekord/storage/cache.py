@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -109,7 +110,7 @@ class DiskCache:
     def store(self, name: str, content: bytes) -> str | None:
         """Store a small file, in one step; None if that fails."""
         path = os.path.join(self.folder, *name.split("/"))
-        part = f"{path}.{os.getpid()}{_PART}"
+        part = f"{path}.{secrets.token_hex(4)}{_PART}"
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             with open(part, "wb") as file:

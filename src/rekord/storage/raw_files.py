@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, TypeVar
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, write_error
-from rekord.storage.remote_files import REMOTE_RAW_FILES, RemotePath, normalize
+from rekord.storage.remote_files import REMOTE_RAW_FILES, RemotePath, UrlPath, normalize
 from rekord.storage.router import is_remote
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ class SeekableFile(io.RawIOBase):
         super().close()
 
 
-class MemberPath(PurePosixPath):
-    """The path of a member of an archive."""
+class _Member:
+    """What reads a member of an archive."""
 
     reads_itself = True
 
@@ -150,11 +150,19 @@ class MemberPath(PurePosixPath):
             return size_bytes if size_bytes > most_bytes else file.read()
 
 
+class MemberPath(_Member, PurePosixPath):
+    """The path of a member of an archive."""
+
+
+class RemoteMemberPath(_Member, UrlPath):
+    """The path of a member of a remote archive."""
+
+
 def to_path(*parts: str | os.PathLike[str]) -> PurePath:
     """A path as a value of a row: of a file, or of a member."""
     path = os.path.join(*parts)
     if split_member_path(path) is not None:
-        return MemberPath(path)
+        return RemoteMemberPath(path) if is_remote(path) else MemberPath(path)
     return RemotePath(path) if is_remote(path) else Path(path)
 
 

@@ -171,7 +171,7 @@ class RemoteRawFiles:
                 continue  # an empty object that stands for a folder
             if any(part in ("", ".", "..") for part in path.split("/")):
                 raise error(
-                    "X503",
+                    "X581",
                     "object cannot be a file in a folder",
                     location=Location(path=f"{folder}/{path}"[:300]),
                     expected="keys whose parts between slashes are names",
@@ -213,15 +213,10 @@ def _missing_error(path: str) -> RekordError:
     )
 
 
-class RemotePath(PurePosixPath):
-    """The path of a remote file, as a value of a row. It reads itself, ahead of its use if that is asked for."""
-
-    reads_itself = True
-    is_remote = True
-    _coming: Future[tuple[bytes, int]] | None = None
+class UrlPath(PurePosixPath):
+    """A path that is a URL: pathlib collapses its two slashes."""
 
     def __str__(self) -> str:
-        # pathlib collapses the two slashes of a URL.
         scheme, _, rest = super().__str__().partition(":/")
         return f"{scheme}://{rest.lstrip('/')}"
 
@@ -229,7 +224,15 @@ class RemotePath(PurePosixPath):
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemotePath, (str(self),)
+        return type(self), (str(self),)
+
+
+class RemotePath(UrlPath):
+    """The path of a remote file, as a value of a row. It reads itself, ahead of its use if that is asked for."""
+
+    reads_itself = True
+    is_remote = True
+    _coming: Future[tuple[bytes, int]] | None = None
 
     def size_bytes(self) -> int:
         """The size of the file."""
