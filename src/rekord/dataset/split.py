@@ -176,7 +176,7 @@ class RecordView:
         """The current state of each file."""
         return self.shards.stats()
 
-    def sampler(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
+    def sampler(self, shuffle: Shuffle, seed: int, world: int, nodes: int = 1) -> Sampler:
         """Every record once per epoch, in an order computed from seed and epoch."""
         kind: OrderKind = "sequential"
         if shuffle is True:
@@ -187,9 +187,11 @@ class RecordView:
         if kind == "sequential" and self.ids is None:
             return FileOrderSampler(self.shards)
         is_block = kind == "block"
-        order = EpochOrder(
-            kind, len(self), seed, block=self._block() if is_block else 1, lanes=world if is_block else 1
-        )
+        if nodes > 1 and not is_block:
+            raise invalid("nodes", nodes, '1, unless shuffle="block"', 'shuffle="block"')
+        order = EpochOrder(kind, len(self), seed)
+        if is_block:
+            order = EpochOrder(kind, len(self), seed, block=self._block(), lanes=world, nodes=nodes)
         return FullSampler(order) if self.ids is None else SubsetSampler(order, self.ids)
 
     def shards_for(self, sampler: Sampler) -> Shards:
@@ -337,7 +339,9 @@ class SplitMethods(ABC):
 
         shuffle="exact" permutes all records: every order is possible, computed from `seed` and `epoch`, not stored.
         "block" shuffles blocks of neighbours, for storage that reads those much faster. True is "block" for remote
-        files, else "exact". The ranks of a `world` partition each epoch, without duplicates or gaps. The
+        files, else "exact". The ranks of a `world` partition each epoch, without duplicates or gaps. With `nodes`
+        machines of as many consecutive ranks each, a block shuffle gives each of them the same part of the records in
+        every epoch, so that a cache on its disk has to hold no others. The
         `remainder` that does not fill a step of all ranks is kept, dropped, or padded from the start of the epoch.
 
         `threads` prepare `prefetch` batches ahead in the background; with threads=1 and prefetch=0 nothing runs in
@@ -563,10 +567,12 @@ class Split(SplitMethods):
             for row in range(rows):
                 yield {name: batch[name][row] for name in names}
 
-    def sampler(self, shuffle: Shuffle, seed: int, world: int = 1) -> Sampler:
+    def sampler(self, shuffle: Shuffle, seed: int, world: int = 1, nodes: int = 1) -> Sampler:
         """Which record is at each position of an epoch."""
         if self.sampling is None:
-            return self.view.sampler(shuffle, seed, world)
+            return self.view.sampler(shuffle, seed, world, nodes)
+        if nodes > 1:
+            raise invalid("nodes", nodes, "1 for a balanced or mixed split", "nodes=1")
         if shuffle == "block":
             expected = 'False, True or "exact" for a balanced or mixed split'
             raise invalid("shuffle", shuffle, expected, "shuffle=True")
@@ -586,7 +592,7 @@ class Split(SplitMethods):
         names = checked.columns
         if names is None:
             names = tuple(self.schema) if checked.fill or checked.pad else ()
-        sampler = self.sampler(checked.shuffle, checked.seed, checked.world)
+        sampler = self.sampler(checked.shuffle, checked.seed, checked.world, checked.nodes)
         return BatchRequest(
             shards=self.view.shards_for(sampler),
             plan=plan,
