@@ -39,6 +39,8 @@ from aiohttp import web
 
 BUCKET = "rekord-test"
 
+_PIECE_BYTES = 1 << 18
+
 Operation = Literal[
     "get",
     "head",
@@ -375,12 +377,10 @@ class ObjectServer:
         if fault is not None and fault.kind == "cut" and isinstance(response, _Body):
             return await self._cut(request, response)
         if isinstance(response, _Body):
+            if operation == "head":
+                return web.Response(status=response.status, headers=response.headers)
             self.bytes_sent += len(response.data)
-            return web.Response(
-                status=response.status,
-                body=None if operation == "head" else response.data,
-                headers=response.headers,
-            )
+            return await _send(request, response)
         self.bytes_sent += response.content_length or 0
         return response
 
@@ -537,7 +537,9 @@ class ObjectServer:
         _check_write(request, self.buckets[bucket].get(key))
         data = b"".join(upload.parts[number][1] for number, _ in numbers)
         del self.uploads[query["uploadId"]]
-        made = self._store(bucket, key, data, upload.metadata, parts=len(numbers))
+        digests = b"".join(bytes.fromhex(etag) for _, etag in numbers)
+        etag = f'"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(numbers)}"'
+        made = self._store(bucket, key, data, upload.metadata, etag=etag)
         return _xml(
             f"<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(key)}</Key>"
             f"<ETag>{escape(made.etag)}</ETag></CompleteMultipartUploadResult>"
@@ -603,11 +605,10 @@ class ObjectServer:
         )
 
     def _store(
-        self, bucket: str, key: str, data: bytes, metadata: dict[str, str], *, parts: int | None = None
+        self, bucket: str, key: str, data: bytes, metadata: dict[str, str], *, etag: str | None = None
     ) -> StoredObject:
         # As S3: equal content has an equal ETag, and that of a multipart upload names its parts.
-        digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        etag = f'"{digest}"' if parts is None else f'"{digest}-{parts}"'
+        etag = etag or f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
         made = StoredObject(data, etag, datetime.datetime.now(datetime.UTC), metadata)
         if key not in self.buckets[bucket]:
             self._names.pop(bucket, None)
@@ -664,6 +665,15 @@ async def _read_body(request: web.BaseRequest) -> bytes:
         return b""
     pieces = [piece async for piece in request.content.iter_any()]
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def _send(request: web.BaseRequest, body: _Body) -> web.StreamResponse:
+    """A body in pieces: a transport copies what it cannot send at once."""
+    response = web.StreamResponse(status=body.status, headers=body.headers)
+    await response.prepare(request)
+    for begin in range(0, len(body.data), _PIECE_BYTES):
+        await response.write(body.data[begin : begin + _PIECE_BYTES])
+    return response
 
 
 def _hang_up(request: web.BaseRequest) -> None:

@@ -166,7 +166,7 @@ def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
     # Without a time it cannot be distinguished from a later one of the same size.
     found = read_cache_entry(name, expected) if stat.mtime_ns else None
     if found is None:
-        content = REMOTE.ranges([(url, 0, stat.size_bytes)])[0]
+        content = REMOTE.ranges([(url, 0, stat.size_bytes)], versions={url: stat.mtime_ns})[0]
         write_cache_entry(name, content)
         found = read_cache_entry(name, expected) or open_index_file(url, expected, content)
     return found

@@ -1,4 +1,4 @@
-"""Remote files of any scheme that fsspec knows, for reading: `memory://`, `https://`, `hf://`, `hdfs://`, …"""
+"""Remote files of schemes that fsspec knows, for reading: `memory://`, `https://`, `hf://`, `hdfs://` and others."""
 
 from __future__ import annotations
 

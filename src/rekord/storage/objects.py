@@ -404,7 +404,7 @@ class _VersionGuard:
 
     def __init__(self, client: ObjectClient, version: int | None) -> None:
         self._client = client
-        self._version = version
+        self._version = version or None  # 0: a service that reports none
 
     def fetch(self, begin: int, end: int) -> bytes:
         head = _get(self._client, begin, end)

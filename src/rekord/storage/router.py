@@ -151,12 +151,16 @@ def _storage_for(path: str) -> Storage:
 ROUTED_STORAGE: Final[Storage] = _RoutedStorage()
 
 
+_ABSENCE_CODES = ("X501", "X556")
+"""What a server answers for what does not exist. Without the right to list, a missing object is a denied one."""
+
+
 def get_path_kind(path: str) -> PathKind | None:
     """The kind of a path; None if nothing exists there, or nothing that can be inspected."""
     try:
         return ROUTED_STORAGE.stat(path).kind
     except RekordError as failure:
-        if failure.code == "X555":
+        if is_remote(path) and failure.code not in _ABSENCE_CODES:
             raise  # an unreachable server does not mean that nothing exists there
         return None
 

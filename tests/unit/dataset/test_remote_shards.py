@@ -19,8 +19,9 @@ from rekord.dataset.index import BLOCK_BYTES, index_path
 from rekord.dataset.readers import remote
 from rekord.dataset.readers.remote import FetchedRangeCache, RemoteShard, fetch_records
 from rekord.dataset.shard_index import ShardIndex
-from rekord.storage import router
-from rekord.storage.router import FIRST_BYTES, REMOTE, ROUTED_STORAGE, ReadAhead, map_concurrently
+from rekord.storage import read_ahead
+from rekord.storage.read_ahead import FIRST_BYTES, ReadAhead
+from rekord.storage.router import REMOTE, ROUTED_STORAGE, map_concurrently
 from rekord.testing import corrupt_payload, frame_offsets, frames
 
 SCHEMA = rk.Schema({"n": rk.Int64(), "label": rk.Label(3), "blob": rk.Bytes()})
@@ -127,8 +128,8 @@ def test_a_file_is_read_in_blocks_each_asked_for_once() -> None:
 
 @pytest.mark.concurrency
 def test_the_next_blocks_are_on_their_way_while_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(router, "FIRST_BYTES", 10)
-    monkeypatch.setattr(router, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(read_ahead, "FIRST_BYTES", 10)
+    monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 100)
     arrived = {begin: threading.Event() for begin in (0, 10, 110, 210, 310, 410)}
 
     def get(begin: int, end: int) -> bytes:
@@ -185,7 +186,8 @@ def test_records_of_all_shards_come_with_few_requests(monkeypatch: pytest.Monkey
     asked: list[list[tuple[str, int, int]]] = []
 
     class Places:
-        def ranges(self, wanted: list[tuple[str, int, int]]) -> list[bytes]:
+        def ranges(self, wanted: list[tuple[str, int, int]], *, versions: dict[str, int]) -> list[bytes]:
+            assert versions == {path: 0 for path, _, _ in wanted}
             asked.append(wanted)
             return [contents[path][begin:end] for path, begin, end in wanted]
 
@@ -480,7 +482,7 @@ def test_a_folder_elsewhere_is_no_file(place: type[Place]) -> None:
         (PermissionError("no"), "X556"),
         (OSError(5, "input/output error"), "X555"),
         (TimeoutError(), "X555"),
-        (type("NoCredentialsError", (Exception,), {})("who?"), "X556"),
+        (type("NoCredentialsError", (Exception,), {})("who?"), "X566"),
         (type("ClientPayloadError", (Exception,), {})("half"), "X557"),
         (type("ClientResponseError", (Exception,), {"status": 403})("no"), "X556"),
         (KeyError("size"), "X555"),

@@ -237,7 +237,8 @@ class _FetchPlan:
 def _fetch_ranges(shards: dict[str, RemoteShard], keys: list[RangeKey]) -> list[FetchedRange]:
     extents = [shards[path].locate_frames(np.array([first, end])) for path, _, first, end in keys]
     wanted = [(key[0], int(begin), int(end)) for key, (begin, end) in zip(keys, extents, strict=True)]
-    found = REMOTE.ranges(wanted)
+    versions = {path: shards[path].index.stamp[1] for path, _, _ in wanted}
+    found = REMOTE.ranges(wanted, versions=versions)
     return [shards[path].piece(first, data, end) for (path, _, first, end), data in zip(keys, found, strict=True)]
 
 
