@@ -158,6 +158,7 @@ def write(
     as_json: shared.JsonOption = False,
 ) -> int:
     """Write a dataset from raw data. Run the same command again to resume."""
+    from rekord.cli.downloads import show_downloads
     from rekord.storage.remote_files import listed_once
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
@@ -197,7 +198,7 @@ def write(
     )
     known_classes = options.parse_classes(classes)
     ignored = options.parse_ignore(ignore)
-    with listed_once():
+    with listed_once(), show_downloads():
         place, rows, class_names, detected, overrides = _resolve_source(
             source,
             out,

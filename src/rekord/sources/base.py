@@ -503,6 +503,7 @@ def open_source_file(
 
 Item = TypeVar("Item")
 Survey = TypeVar("Survey")
+_MAX_SINGLE_CHECKS = 4  # files that are compared by a request each
 _MAX_ITEMS = 1 << 16  # in one part, however small they are
 
 
@@ -555,8 +556,8 @@ def check_remote_files(source: Source, files: Sequence[SourceFile]) -> None:
     if not files or not is_remote(getattr(source, "root", "")):
         return
     with listed_once(again=True):
-        if len(files) > 1:
-            RAW_FILES.list(getattr(source, "root", ""))  # all below it
+        if len(files) > _MAX_SINGLE_CHECKS:
+            RAW_FILES.list(getattr(source, "root", ""))  # with all below it
         for file in files:
             check_unchanged(full_path(source, file.path), file)
 

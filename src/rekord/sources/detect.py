@@ -128,7 +128,8 @@ def _identify(place: str, layout: str | None, annotation_format: str | None) -> 
     if annotation_format is not None:
         wanted = layout if layout in LAYOUTS else None
         return DetectedSource("datumaro", place, given=place, format=annotation_format, layout=wanted)
-    if is_remote(place) and raw_files.isfile(os.path.join(place, "rekord.json")):
+    is_folder_name = is_remote(place) and "." not in os.path.basename(place)
+    if is_folder_name and raw_files.isfile(os.path.join(place, "rekord.json")):
         return DetectedSource("records", place, given=place)  # listing all of a large dataset takes long
     if not raw_files.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
+from rekord.storage.cache import FILE_CACHE
 from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, write_error
 from rekord.storage.remote_files import REMOTE_RAW_FILES, RemotePath, UrlPath, normalize
 from rekord.storage.router import is_remote
@@ -259,8 +260,6 @@ def local_file(path: str) -> str:
     """A path that a library can open: a remote file is downloaded to the cache first."""
     if not _is_remote_file(path):
         return path
-    from rekord.storage.cache import FILE_CACHE
-
     return FILE_CACHE.fetch(normalize(path))
 
 

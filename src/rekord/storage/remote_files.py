@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.local import DirectoryEntry, Readable, Stat, read_up_to
+from rekord.storage.cache import FILE_CACHE
+from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, read_error, read_up_to
 from rekord.storage.router import REMOTE, is_remote
 
 _MAX_SINGLE_REQUESTS = 16
@@ -113,13 +114,29 @@ def normalize(path: str) -> str:
 
 
 class RemoteRawFiles:
-    """Raw data in remote storage, as a storage that can only be read."""
+    """Raw data in remote storage, as a storage that can only be read.
+
+    Files of the web are read from copies in the cache: servers need not answer requests for ranges, and nobody wants
+    to fetch them twice. They cannot be listed.
+    """
 
     def open_read(self, path: str) -> Readable:
-        return REMOTE.open_read(normalize(path))
+        path = normalize(path)
+        return LOCAL.open_read(FILE_CACHE.fetch(path)) if is_web(path) else REMOTE.open_read(path)
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
         folder = normalize(folder)
+        if is_web(folder):
+            if self.stat(folder).kind == "file":
+                raise read_error(folder, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder))
+            raise error(
+                "X503",
+                "folder of the web cannot be listed",
+                location=Location(path=folder),
+                expected="the URL of a file, such as a table or an archive",
+                found="a folder",
+                do="download the folder, and write from the copy",
+            )
         known = _listings.get()
         if known is None:
             return REMOTE.list(folder)
@@ -145,6 +162,8 @@ class RemoteRawFiles:
         known = _listings.get()
         if known is None:
             return REMOTE.stat(path)
+        if is_web(path):
+            return _stat_single(path, known)
         tree = known.tree(path)
         above = posixpath.dirname(path)
         if tree is None and path not in known.stats and is_remote(above):
@@ -186,6 +205,11 @@ class RemoteRawFiles:
 
 
 REMOTE_RAW_FILES = RemoteRawFiles()
+
+
+def is_web(path: str) -> bool:
+    """Whether a path is `http://` or `https://`."""
+    return path.lower().startswith(("http://", "https://"))
 
 
 def _stat_single(path: str, known: _Listings) -> Stat:
