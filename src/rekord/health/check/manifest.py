@@ -650,9 +650,10 @@ class IndexRule(CheckRule):
         if listed is None or listed.expected is None:
             return
         place = index_path(path)
-        if not self._listing.has_file(raw_files.relpath(place, self._listing.folder)):
+        name = raw_files.relpath(place, self._listing.folder)
+        if not self._listing.has_file(name):
             yield self._finding(
-                path, "note", "shard index is missing", f"{place}, as listed in {MANIFEST_NAME}", "none"
+                path, "note", "shard index is missing", f"{name}, as listed in {MANIFEST_NAME}", "none"
             )
             return
         open_index = open_remote_index if is_remote(place) else open_index_file
