@@ -93,7 +93,7 @@ test-minimum: .venv-minimum/.ready $(WHEEL)
 
 # Real loaders and heavy or conflicting packages: tests/peers/GROUP, in an environment with the dependency group
 # peers-GROUP. Groups that need torch get it first and alone, as above.
-PEERS := annotations browser dali loops
+PEERS := annotations browser dali loops objects
 TORCH_PEERS := loops
 .PRECIOUS: .venv-peers-%/.ready
 .venv-peers-%/.ready: pyproject.toml
@@ -108,6 +108,12 @@ test-peers: $(PEERS:%=test-peers-%)
 test-peers-browser: .venv-peers-browser/.chromium
 .venv-peers-browser/.chromium: .venv-peers-browser/.ready
 	$(PYTHON) tests/support/browser.py
+	@touch $@
+
+# Azurite, the emulator of Azure storage, runs in the machine's Node.
+test-peers-objects: .venv-peers-objects/.azurite
+.venv-peers-objects/.azurite: .venv-peers-objects/.ready
+	npm install --silent --no-audit --no-fund --prefix .venv-peers-objects azurite@3
 	@touch $@
 
 test-peers-%: .venv-peers-%/.ready $(WHEEL)

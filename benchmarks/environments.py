@@ -42,6 +42,7 @@ _STEPS = {
         ],
     ],
     "streaming": [_TORCH, ["mosaicml-streaming", *_VISION, "numpy"]],
+    "s3fs": [["s3fs", "numpy"]],
     "webdataset": [_TORCH, ["webdataset", *_TORCH, "numpy", "pillow"]],
 }
 

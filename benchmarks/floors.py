@@ -29,6 +29,7 @@ FORMATS = (
     *(f"datasets, from {way}" for way in ("a generator, 1 worker", "a generator, 2 workers", "memory")),
 )
 LOOP = "a loop over rows"
+OBSTORE, S3FS = "obstore", "s3fs"
 CP = "cp --reflink=never and a verified scan"
 HALF, WHOLE = "N records", "2 N records"
 CHECKED = ("tabular", "tabular, shuffled key order", "sequences", "dense", "images")
@@ -282,6 +283,11 @@ def _other_floors() -> list[Floor]:
             floors.append(
                 times(f"Scaling of {work}, {label}", f"Scaling, {work}", label, 0.909, against="1 × the records")
             )
+    floors += [
+        times("1,000 ranges of 1 MB of an object", "Objects, ranges", OURS, 2.5, against=S3FS),
+        times("An object in file order", "Objects, file order", OURS, 0.8, against=OBSTORE),
+        times("Write an object", "Objects, write", OURS, 0.8, against=OBSTORE),
+    ]
     return floors
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groups import feeding, health, reading, reshaping, scaling, training, viewing, writing
+from groups import feeding, health, objects, reading, reshaping, scaling, training, viewing, writing
 from groups.compare import Measure
 
 GROUPS: dict[str, Measure] = (
@@ -14,4 +14,5 @@ GROUPS: dict[str, Measure] = (
     | reshaping.GROUPS
     | scaling.GROUPS
     | viewing.GROUPS
+    | objects.GROUPS
 )

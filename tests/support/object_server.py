@@ -1,7 +1,8 @@
 """A small S3 server on loopback that holds load, counts what it is asked, and fails by rule.
 
 It keeps objects in memory and knows what a client of one bucket needs: ranges, conditional reads and writes,
-multipart uploads, listings with continuation, deletion of one and of many, and copies by the server. Signatures are
+multipart uploads, listings with continuation, deletion of one and of many, and copies by the server. The XML API of
+Google Cloud Storage differs in the names of headers and in its conditions, which name a generation. Signatures are
 not verified: other servers judge the protocol. Faults are what no real server does on request:
 
     with ObjectServer() as server, server.environment():
@@ -40,6 +41,7 @@ from aiohttp import web
 BUCKET = "rekord-test"
 
 _PIECE_BYTES = 1 << 18
+_BRANDS = ("x-amz", "x-goog")
 
 Operation = Literal[
     "get",
@@ -101,7 +103,7 @@ class Fault:
     times: int | None = None  # then so many fail; None: all
     share: float = 1.0  # of those that match
     seconds: float = 0.2  # of slow answers
-    hook: Callable[[], None] | None = None  # called as the fault strikes, on the server's thread
+    hook: Callable[[], object] | None = None  # called as the fault strikes, on the server's thread
     struck: int = 0
     _seen: int = 0
 
@@ -127,6 +129,7 @@ class StoredObject:
     etag: str
     modified: datetime.datetime
     metadata: dict[str, str]
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ class ObjectServer:
         self.is_dead = False
         self.url = ""
         self._names: dict[str, list[str]] = {}
+        self._generation = 0
         self._chance = random.Random(0)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -237,6 +241,7 @@ class ObjectServer:
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",
+            "STORAGE_EMULATOR_HOST": self.url,
         }
 
     @contextlib.contextmanager
@@ -428,7 +433,7 @@ class ObjectServer:
                 return self._read(request, _existing(objects, key))
             case "put":
                 _check_write(request, objects.get(key))
-                return _with_etag(self._store(bucket, key, body, _metadata(request)).etag)
+                return _with_etag(self._store(bucket, key, body, _metadata(request)))
             case "copy":
                 source = self._source(request)
                 _check_write(request, objects.get(key))
@@ -481,7 +486,8 @@ class ObjectServer:
             "Last-Modified": email.utils.format_datetime(found.modified, usegmt=True),
             "Accept-Ranges": "bytes",
             "Content-Type": "application/octet-stream",
-            **{f"x-amz-meta-{name}": value for name, value in found.metadata.items()},
+            "x-goog-generation": str(found.generation),
+            **{f"{brand}-meta-{name}": value for name, value in found.metadata.items() for brand in _BRANDS},
         }
         size = len(found.data)
         asked = request.headers.get("Range", "")
@@ -497,7 +503,17 @@ class ObjectServer:
         return _Body(206, data[begin:end], {**headers, "Content-Length": str(end - begin)})
 
     def _source(self, request: web.BaseRequest) -> StoredObject:
-        bucket, _, key = urllib.parse.unquote(request.headers["x-amz-copy-source"]).lstrip("/").partition("/")
+        bucket, _, key = (
+            urllib.parse.unquote(
+                next(
+                    request.headers[f"{brand}-copy-source"]
+                    for brand in _BRANDS
+                    if f"{brand}-copy-source" in request.headers
+                )
+            )
+            .lstrip("/")
+            .partition("/")
+        )
         found = _existing(self.buckets.get(bucket, {}), key)
         wanted = request.headers.get("x-amz-copy-source-if-match")
         if wanted is not None and wanted != found.etag:
@@ -517,7 +533,7 @@ class ObjectServer:
         upload.parts[int(query["partNumber"])] = etag, body
         if operation == "copy_part":
             return _xml(f"<CopyPartResult><ETag>{escape(etag)}</ETag></CopyPartResult>")
-        return _with_etag(etag)
+        return web.Response(headers={"ETag": etag})
 
     def _complete(
         self, request: web.BaseRequest, bucket: str, key: str, query: dict[str, str], body: bytes
@@ -609,7 +625,8 @@ class ObjectServer:
     ) -> StoredObject:
         # As S3: equal content has an equal ETag, and that of a multipart upload names its parts.
         etag = etag or f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
-        made = StoredObject(data, etag, datetime.datetime.now(datetime.UTC), metadata)
+        self._generation += 1
+        made = StoredObject(data, etag, datetime.datetime.now(datetime.UTC), metadata, self._generation)
         if key not in self.buckets[bucket]:
             self._names.pop(bucket, None)
         self.buckets[bucket][key] = made
@@ -637,7 +654,7 @@ class _Body:
 
 
 def _operation(request: web.BaseRequest, key: str, query: Mapping[str, str]) -> Operation:
-    is_copy = "x-amz-copy-source" in request.headers
+    is_copy = any(f"{brand}-copy-source" in request.headers for brand in _BRANDS)
     match request.method:
         case "GET" if not key:
             return "list_uploads" if "uploads" in query else "list"
@@ -682,9 +699,8 @@ def _hang_up(request: web.BaseRequest) -> None:
 
 
 def _metadata(request: web.BaseRequest) -> dict[str, str]:
-    prefix = "x-amz-meta-"
-    found = {name.lower(): value for name, value in request.headers.items()}
-    return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+    found = [(*name.lower().partition("-meta-"), value) for name, value in request.headers.items()]
+    return {name: value for brand, _, name, value in found if brand in _BRANDS}
 
 
 def _existing(objects: Mapping[str, StoredObject], key: str) -> StoredObject:
@@ -695,7 +711,9 @@ def _existing(objects: Mapping[str, StoredObject], key: str) -> StoredObject:
 
 def _check_write(request: web.BaseRequest, found: StoredObject | None) -> None:
     """Refuse a conditional write as S3 does."""
-    wanted = request.headers.get("If-Match")
+    wanted, generation = request.headers.get("If-Match"), request.headers.get("x-goog-if-generation-match")
+    if generation is not None and int(generation) != (found.generation if found else 0):
+        raise _Refusal(412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
     if request.headers.get("If-None-Match") == "*" and found is not None:
         raise _Refusal(412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
     if wanted is not None and found is None:
@@ -712,8 +730,8 @@ def _key(name: str, query: Mapping[str, str]) -> str:
     return urllib.parse.quote(name) if query.get("encoding-type") == "url" else escape(name)
 
 
-def _with_etag(etag: str) -> web.Response:
-    return web.Response(headers={"ETag": etag})
+def _with_etag(made: StoredObject) -> web.Response:
+    return web.Response(headers={"ETag": made.etag, "x-goog-generation": str(made.generation)})
 
 
 def _xml(document: str) -> web.Response:

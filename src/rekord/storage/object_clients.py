@@ -9,13 +9,16 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import ModuleType
-from typing import Any, Final, Literal
+from typing import IO, Any, Final, Literal, cast
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -81,20 +84,23 @@ def parse_address(path: str) -> ObjectAddress:
             do=f"use {scheme}://BUCKET/KEY",
         )
     key = key.removesuffix("/")
-    parts = key.split("/") if key else []
-    wrong = next((part for part in parts if part in ("", ".", "..") or not part.isprintable()), None)
-    if wrong is not None:
-        raise unusable_key_error(path, wrong)
+    if key and _find_unusable_part(key) is not None:
+        raise unusable_key_error(path, key)
     return ObjectAddress(path, provider, bucket, key, account)
 
 
-def unusable_key_error(path: str, part: str) -> RekordError:
+def _find_unusable_part(key: str) -> str | None:
+    return next((part for part in key.split("/") if part in ("", ".", "..") or not part.isprintable()), None)
+
+
+def unusable_key_error(path: str, key: str) -> RekordError:
     """The error for a key with a part that has no meaning in a path."""
+    part = _find_unusable_part(key)
     return error(
         "X581",
         location=Location(path=path),
         expected="parts between slashes that are not empty, not `.` or `..`, and have no control characters",
-        found="an empty part (`//`)" if not part else f"the part {part!r}"[:80],
+        found=f"the part {part!r}"[:80] if part else "an empty part (`//`)",
         do="copy the object to another key with a tool of the service, then use that key",
     )
 
@@ -241,7 +247,7 @@ def _make_gcs(
     emulator = settings.get("STORAGE_EMULATOR_HOST")
     if emulator:
         endpoint = emulator if "://" in emulator else f"http://{emulator}"
-        config |= {"base_url": endpoint.rstrip("/"), "skip_signature": True}
+        config |= {"base_url": endpoint.rstrip("/"), "bearer_token": "emulator"}
         client_options["allow_http"] = endpoint.startswith("http://")
     return obstore.store.GCSStore(address.bucket, config=config, client_options=client_options, **common)
 
@@ -292,24 +298,24 @@ def _read_timeout(settings: Mapping[str, str]) -> float:
 def missing_credentials_error(path: str, provider: Provider, found: str) -> RekordError:
     """The error for a service that needs credentials, of which none were found."""
     do = {
-        "s3": "aws configure      (or export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
+        "s3": "aws configure      (or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
         "for public data: export AWS_SKIP_SIGNATURE=true)",
         "gs": "gcloud auth application-default login      (for public data: export GOOGLE_SKIP_SIGNATURE=true)",
-        "az": "export AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY      "
+        "az": "export AZURE_STORAGE_ACCOUNT_NAME=ACCOUNT AZURE_STORAGE_ACCOUNT_KEY=KEY      "
         "(for public data: export AZURE_SKIP_SIGNATURE=true)",
     }[provider]
     return error("X566", location=Location(path=path), found=found, do=do)
 
 
-_IMPORT_PID = os.getpid()
-_forked: tuple[int, ModuleType] | None = None
+_FIRST_PROCESS: Final = os.getpid()
+_library: tuple[int, ModuleType] | None = None
 
 
 def _import_obstore(address: ObjectAddress) -> Any:
     """obstore, in a form that works in this process."""
-    global _forked
-    if _forked is not None and _forked[0] == os.getpid():
-        return _forked[1]
+    global _library
+    if _library is not None and _library[0] == os.getpid():
+        return _library[1]
     was_loaded = "obstore" in sys.modules
     try:
         import obstore
@@ -323,37 +329,45 @@ def _import_obstore(address: ObjectAddress) -> Any:
             found="no such package",
             do=f"pip install 'rekord[{extra}]'",
         ) from None
-    if os.getpid() == _IMPORT_PID or not was_loaded:
-        return obstore
-    # Forked: the runtime of obstore lost its threads, and a request would wait for ever. Its library is loaded again
-    # from a copy, since the system gives a second load of the same file the state of the first.
-    _forked = (os.getpid(), _load_copy(obstore))
-    return _forked[1]
+    # After a fork, the runtime of obstore has no threads, and a request would wait for ever.
+    is_forked = was_loaded and os.getpid() != _FIRST_PROCESS
+    _library = os.getpid(), _load_copy() if is_forked else obstore
+    return _library[1]
 
 
-def _load_copy(loaded: ModuleType) -> ModuleType:
+def _load_copy() -> ModuleType:
+    """obstore with a library of its own: the system gives a second load of the same file the state of the first."""
     name = "obstore._obstore"
-    library = sys.modules[name].__file__
-    assert library is not None
+    path = sys.modules[name].__file__
+    assert path is not None
     before = {one: sys.modules.pop(one) for one in list(sys.modules) if one.partition(".")[0] == "obstore"}
-    descriptor = os.memfd_create("obstore")
-    try:
-        with open(library, "rb") as source:
-            left = os.fstat(source.fileno()).st_size
-            while left:
-                left -= os.sendfile(descriptor, source.fileno(), None, left)
-        loader = importlib.machinery.ExtensionFileLoader(name, f"/proc/self/fd/{descriptor}")
-        spec = importlib.util.spec_from_loader(name, loader)
-        assert spec is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        loader.exec_module(sys.modules[name])
-        import obstore
-        import obstore.store
+    with _copy_library(path) as copy:
+        try:
+            loader = importlib.machinery.ExtensionFileLoader(name, copy)
+            spec = importlib.util.spec_from_loader(name, loader)
+            assert spec is not None
+            sys.modules[name] = importlib.util.module_from_spec(spec)
+            loader.exec_module(sys.modules[name])
+            import obstore
+            import obstore.store
 
-        return obstore
-    finally:
-        os.close(descriptor)
-        for one in list(sys.modules):
-            if one.partition(".")[0] == "obstore":
+            return obstore
+        finally:
+            for one in [one for one in sys.modules if one.partition(".")[0] == "obstore"]:
                 del sys.modules[one]
-        sys.modules.update(before)
+            sys.modules.update(before)
+
+
+@contextmanager
+def _copy_library(path: str) -> Iterator[str]:
+    """A copy of a file, in memory where the system has such files; needed until it is loaded."""
+    with _open_unnamed() as target, open(path, "rb") as library:
+        shutil.copyfileobj(library, target, 1 << 20)
+        target.flush()
+        yield f"/proc/self/fd/{target.fileno()}" if isinstance(target.name, int) else target.name
+
+
+def _open_unnamed() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("obstore"), "wb")
+    return cast("IO[bytes]", tempfile.NamedTemporaryFile(suffix=".so"))

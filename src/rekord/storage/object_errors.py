@@ -33,16 +33,25 @@ _THROTTLE_CODES: Final = {
     "Throttling",
     "RequestLimitExceeded",
     "ServerBusy",
-    "OperationAborted",
 }
+_UNDECIDED_CODES: Final = {"ConditionalRequestConflict", "OperationAborted"}
 _BUCKET_CODES: Final = {"NoSuchBucket", "ContainerNotFound", "InvalidBucketName", "ContainerBeingDeleted"}
 _REGION_CODES: Final = {"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"}
-_NO_CREDENTIALS = ("169.254.169.254", "metadata", "credential", "Credential", "Missing", "must be specified")
+_METADATA_HOSTS: Final = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
+"""Where machines in a cloud get credentials, asked last."""
+
+_NO_CREDENTIALS = re.compile(
+    r"Missing ?(AccessKeyId|SecretAccessKey)|[Cc]redential|Account must be specified|MissingAccount"
+)
 _CHECK_URL = "check the URL: upper and lower case differ"
 
 
 class ConflictError(DatasetError):
     """A conditional write that another writer was faster at: the object exists, or has another ETag."""
+
+    @property
+    def family(self) -> str:
+        return DatasetError.__name__
 
 
 def conflict_error(path: str, found: str) -> ConflictError:
@@ -53,6 +62,17 @@ def conflict_error(path: str, found: str) -> ConflictError:
         expected="no other writer",
         found=found,
         do="run the same command again when the other writer has finished",
+    )
+
+
+def replaced_object_error(path: str) -> RekordError:
+    """The error for an object that is another one than when it was opened."""
+    return error(
+        "X548",
+        location=Location(path=path),
+        expected="the object that was opened",
+        found="another one under this name",
+        do="open the dataset again when no process writes to it",
     )
 
 
@@ -73,6 +93,11 @@ def is_conflict(failure: Exception) -> bool:
     return name in ("AlreadyExistsError", "PreconditionError", "NotModifiedError") or (
         "Request precondition failure" in str(failure)
     )
+
+
+def is_undecided(failure: Exception) -> bool:
+    """Whether the server refused because a concurrent write was not decided yet."""
+    return _answer(failure)[1] in _UNDECIDED_CODES
 
 
 def is_missing(failure: Exception) -> bool:
@@ -98,23 +123,24 @@ def translate_object_failure(address: ObjectAddress, failure: Exception, *, is_w
     status, code = _answer(failure)
     where = Location(path=address.path)
     message = _MESSAGE.search(text)
-    reported = ": ".join(part for part in (code, message[1].strip() if message else "") if part)[:160]
+    reported = ": ".join(part for part in (code, message[1].strip().partition("\n")[0] if message else "") if part)[
+        :160
+    ]
     found = reported or (f"status {status}" if status else _cause(text))
+    if any(host in text for host in _METADATA_HOSTS) or (not status and _NO_CREDENTIALS.search(text)):
+        return missing_credentials_error(
+            address.path, address.provider, "none in the environment, in files or from the machine"
+        )
     if code in _BUCKET_CODES:
         return error("X568", location=where, found=found, do="check the name of the bucket, and the endpoint")
     if name == "InvalidPathError":
         wrong = _INVALID_PATH.search(text)
-        return unusable_key_error(address.root + (wrong[1] if wrong else ""), "")
+        key = wrong[1].encode().decode("unicode_escape", "replace") if wrong and wrong[1].isascii() else ""
+        return unusable_key_error(address.root + (key if key.isprintable() else ""), key)
     if is_conflict(failure):
         if is_write:
             return conflict_error(address.path, found)
-        return error(
-            "X548",
-            location=where,
-            expected="the same object from the first byte to the last",
-            found="another object under this name",
-            do="open the dataset again when no process writes to it",
-        )
+        return replaced_object_error(address.path)
     if isinstance(failure, FileNotFoundError) or status == 404:
         return error("X501", location=where, found="no such object", do=_CHECK_URL)
     if code in _REGION_CODES or "redirect without LOCATION" in text:
@@ -135,12 +161,18 @@ def translate_object_failure(address: ObjectAddress, failure: Exception, *, is_w
     if status in (401, 403) or name in ("PermissionDeniedError", "UnauthenticatedError"):
         rights = "write" if is_write else "list and read"
         return error("X556", location=where, found=found, do=f"use credentials that may {rights} this path")
+    if status == 416:
+        return error(
+            "X557",
+            location=where,
+            expected="a range within the object",
+            found=found,
+            do="open the dataset again: the file changed",
+        )
     if status == 429 or code in _THROTTLE_CODES:
         return error(
             "X577", location=where, found=found, do="run the same command again later, or with fewer workers"
         )
-    if not status and any(word in text for word in _NO_CREDENTIALS) and "error sending request" not in text[:0]:
-        return missing_credentials_error(address.path, address.provider, _cause(text))
     if "body error" in text or "IncompleteBody" in text:
         return error(
             "X557",
@@ -156,7 +188,7 @@ def translate_object_failure(address: ObjectAddress, failure: Exception, *, is_w
 
 def _cause(text: str) -> str:
     """The sentence of obstore's message that says what happened, without its structure."""
-    first = " ".join(text.partition("Debug source")[0].split())
+    first = re.sub(r"\?\S+", "", " ".join(text.partition("Debug source")[0].split()))  # a query can hold a signature
     for begin in ("HTTP error: ", "error: "):
         if begin in first:
             first = first.rpartition(begin)[2]

@@ -8,6 +8,7 @@ object that does not exist yet, and `replace_if` of one that nobody else changed
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import secrets
 import time
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.local import DirectoryEntry, Readable, Stat, Writable
+from rekord.storage.local import DirectoryEntry, Readable, Stat
 from rekord.storage.object_clients import ObjectAddress, ObjectClient, get_client, parse_address
 from rekord.storage.object_errors import (
     ConflictError,
@@ -29,6 +30,8 @@ from rekord.storage.object_errors import (
     is_conflict,
     is_missing,
     is_refusal_without_reason,
+    is_undecided,
+    replaced_object_error,
     translate_object_errors,
     translate_object_failure,
 )
@@ -43,6 +46,12 @@ if TYPE_CHECKING:
 
 MAX_CONCURRENT_REQUESTS = 32
 """Most concurrent requests of one call."""
+
+MAX_GAP_BYTES = 64 << 10
+"""Ranges at most this far apart are fetched in one request: another request would cost as much."""
+
+MAX_MERGED_BYTES = 4 << 20
+"""The longest request that ranges are merged into; longer ones are faster side by side."""
 
 PART_BYTES = 8 << 20
 """Bytes per part of an upload; a smaller object is written in one request."""
@@ -117,16 +126,17 @@ class ObjectStorage:
         for path, _, _ in wanted:
             if path not in guards:
                 guards[path] = _VersionGuard(_resolve(path)[1], (versions or {}).get(path))
-        if len(wanted) == 1:
-            path, begin, end = wanted[0]
-            return [guards[path].fetch(begin, end)]
-        with ThreadPoolExecutor(min(len(wanted), MAX_CONCURRENT_REQUESTS), thread_name_prefix="rekord-fetch") as pool:
-            tasks = [pool.submit(guards[path].fetch, begin, end) for path, begin, end in wanted]
-            try:
-                return [task.result() for task in tasks]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        spans = _merge_ranges(wanted)
+        if len(spans) == 1:
+            fetched = [guards[spans[0].path].fetch(spans[0].begin, spans[0].end)]
+        else:
+            fetched = _fetch_spans(spans, guards)
+        out = [b""] * len(wanted)
+        for span, data in zip(spans, fetched, strict=True):
+            for number in span.members:
+                _, begin, end = wanted[number]
+                out[number] = data[begin - span.begin : end - span.begin]  # of all of it, this is no copy
+        return out
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
         address, client = _resolve(folder)
@@ -168,8 +178,8 @@ class ObjectStorage:
             listed = ListedObject(
                 path=client.url(key),
                 size_bytes=int(meta["size"]),
-                etag=meta["e_tag"],
-                mtime_ns=version_number(meta["e_tag"]),
+                etag=_etag(meta),
+                mtime_ns=version_number(_etag(meta)),
             )
             if listed.size_bytes:
                 yield listed
@@ -187,9 +197,9 @@ class ObjectStorage:
         return Stat(
             kind="file",
             size_bytes=int(meta["size"]),
-            mtime_ns=version_number(meta["e_tag"]),
+            mtime_ns=version_number(_etag(meta)),
             identity=_path_identity(path),
-            etag=meta["e_tag"],
+            etag=_etag(meta),
         )
 
     def real(self, path: str) -> str:
@@ -197,7 +207,7 @@ class ObjectStorage:
 
     # Writing.
 
-    def create(self, path: str) -> Writable:
+    def create(self, path: str) -> ObjectWriter:
         """An object that appears when it is closed, and not at all after `abort`. An existing one is replaced."""
         return ObjectWriter(_resolve(path)[1])
 
@@ -219,8 +229,8 @@ class ObjectStorage:
         if client.address.provider == "gs":
             # There, a write names the generation instead.
             meta = _head(client)
-            if meta is None or meta["e_tag"] != etag:
-                raise conflict_error(path, "no object" if meta is None else f"ETag {meta['e_tag']}")
+            if meta is None or _etag(meta) != etag:
+                raise conflict_error(path, "no object" if meta is None else f"ETag {_etag(meta)}")
             update["version"] = meta["version"]
         return _put(client, data, update)
 
@@ -306,6 +316,12 @@ def _folder_error(path: str) -> RekordError:
     return error("X503", location=Location(path=path), found="a folder", do="use a file in this folder")
 
 
+def _etag(meta: Any) -> str | None:
+    """The ETag of an object in one form: Azure quotes it in all answers but listings."""
+    etag = meta["e_tag"]
+    return f'"{etag}"' if etag and not etag.endswith('"') else etag
+
+
 def version_number(etag: str | None) -> int:
     """A number that changes with an object: `Stat.mtime_ns` of objects."""
     return int.from_bytes(hashlib.blake2b(etag.encode(), digest_size=7).digest(), "big") if etag else 0
@@ -337,7 +353,7 @@ class _Head:
         self._client = client
         self._result = result
         self.size_bytes = 0 if result is None else int(result.meta["size"])
-        self.etag: str = "" if result is None else result.meta["e_tag"] or ""
+        self.etag: str = "" if result is None else _etag(result.meta) or ""
 
     def read(self) -> bytes:
         """The bytes of the range; once."""
@@ -383,7 +399,10 @@ def _head(client: ObjectClient) -> Any:
 
 def _fetch_version(client: ObjectClient, etag: str, begin: int, end: int) -> bytes:
     """A range of the object with this ETag."""
-    return _require_complete(client, _get(client, begin, end, etag=etag), begin, end)
+    head = _get(client, begin, end, etag=etag)
+    if head.etag != etag:  # not every server refuses the request then
+        raise replaced_object_error(client.address.path)
+    return _require_complete(client, head, begin, end)
 
 
 def _require_complete(client: ObjectClient, head: _Head, begin: int, end: int) -> bytes:
@@ -397,6 +416,47 @@ def _require_complete(client: ObjectClient, head: _Head, begin: int, end: int) -
             do="open the dataset again: the file changed",
         )
     return data
+
+
+@dataclass(slots=True)
+class _Span:
+    """Near ranges of one object, which are fetched in one request."""
+
+    path: str
+    begin: int
+    end: int
+    members: list[int]
+
+
+def _merge_ranges(wanted: Sequence[tuple[str, int, int]]) -> list[_Span]:
+    """The requests for some ranges. Empty ranges need none."""
+    spans: list[_Span] = []
+    for number in sorted(range(len(wanted)), key=wanted.__getitem__):
+        path, begin, end = wanted[number]
+        last = spans[-1] if spans else None
+        if begin >= end:
+            continue
+        if (
+            last is not None
+            and last.path == path
+            and begin - last.end <= MAX_GAP_BYTES
+            and max(end, last.end) - last.begin <= MAX_MERGED_BYTES
+        ):
+            last.end = max(end, last.end)
+            last.members.append(number)
+        else:
+            spans.append(_Span(path, begin, end, [number]))
+    return spans
+
+
+def _fetch_spans(spans: Sequence[_Span], guards: Mapping[str, _VersionGuard]) -> list[bytes]:
+    with ThreadPoolExecutor(min(len(spans), MAX_CONCURRENT_REQUESTS), thread_name_prefix="rekord-fetch") as pool:
+        tasks = [pool.submit(guards[span.path].fetch, span.begin, span.end) for span in spans]
+        try:
+            return [task.result() for task in tasks]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 class _VersionGuard:
@@ -413,13 +473,7 @@ class _VersionGuard:
         if self._version is None:
             self._version = version
         if version != self._version and version:
-            raise error(
-                "X548",
-                location=Location(path=self._client.address.path),
-                expected="the object that was opened",
-                found="another one under this name",
-                do="open the dataset again when no process writes to it",
-            )
+            raise replaced_object_error(self._client.address.path)
         return _require_complete(self._client, head, begin, end)
 
 
@@ -448,12 +502,13 @@ def _has_children(client: ObjectClient) -> bool:
 
 def _list_pages(client: ObjectClient) -> Iterator[Any]:
     pages = iter(client.obstore.list(client.store, client.address.key or None, chunk_size=_LIST_CHUNK))
-    while True:
+    count_traffic(lists=1)
+    for number in itertools.count():
         with translate_object_errors(client.address):
             page = next(pages, None)
-        count_traffic(lists=1)
         if page is None:
             return
+        count_traffic(lists=1 if number else 0)
         yield from page
 
 
@@ -475,7 +530,7 @@ def _put(client: ObjectClient, data: Buffer, mode: Any) -> str:
                 attributes={_NONCE: nonce},
                 use_multipart=False,
             )
-            return str(result["e_tag"])
+            return _etag(result) or ""
         except Exception as failure:
             # The answer may have been lost: then a retry, of the client or of a proxy, meets its own object.
             written = _find_own(client, nonce)
@@ -483,12 +538,11 @@ def _put(client: ObjectClient, data: Buffer, mode: Any) -> str:
                 return written
             if mode == "overwrite" or not (is_conflict(failure) or isinstance(failure, FileNotFoundError)):
                 raise translate_object_failure(client.address, failure, is_write=True) from None
-            if "409" not in str(failure) or attempt == _CONFLICT_RETRIES - 1:
-                code = translate_object_failure(client.address, failure, is_write=True)
-                if code.code == "X568":
-                    raise code from None
+            if not is_undecided(failure) or attempt == _CONFLICT_RETRIES - 1:
+                translated = translate_object_failure(client.address, failure, is_write=True)
+                if translated.code == "X568":
+                    raise translated from None
                 raise conflict_error(path, "an object that another writer wrote") from None
-        # 409: a concurrent write was not decided yet.
         time.sleep(0.1 * 2**attempt)
     raise AssertionError("unreachable")
 
@@ -500,7 +554,7 @@ def _find_own(client: ObjectClient, nonce: str) -> str | None:
         result = client.obstore.get(client.store, client.address.key, options={"head": True})
     except Exception:
         return None
-    return str(result.meta["e_tag"]) if result.attributes.get(_NONCE) == nonce else None
+    return _etag(result.meta) or "" if result.attributes.get(_NONCE) == nonce else None
 
 
 def _remove_one(client: ObjectClient) -> None:
