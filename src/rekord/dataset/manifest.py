@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -388,6 +388,7 @@ class CompactSplit:
     bytes: npt.NDArray[np.int64]
     digests: Sequence[str]
     checksums: npt.NDArray[np.uint32] | None  # of all indexes; None if none can be verified
+    classes: Mapping[str, Mapping[str, int]]  # of each Label column: number of records by class id
     names: Sequence[str] | None = None  # if no template describes them
 
     def file_name(self, shard: int) -> str:
@@ -466,6 +467,7 @@ def _compact_split(name: str, part: ManifestSplit) -> CompactSplit:
         bytes=np.array(part.shards.bytes, np.int64),
         digests=part.shards.digest,
         checksums=np.array(index.values, np.uint32) if index is not None and usable else None,
+        classes=part.classes,
         names=part.shards.names if isinstance(part.shards.names, list) else None,
     )
 
@@ -504,6 +506,7 @@ class ShardEntry:
     folder: str
     records: int
     size_bytes: int
+    compression: str
     expected: IndexExpectation | None  # of its index; None if that cannot be verified
 
 
@@ -519,7 +522,7 @@ def find_shard_entry(path: str) -> ShardEntry | None:
         size_bytes, records = int(split.bytes[shard]), int(split.records[shard])
         checksums = split.get_checksums(shard)
         if checksums is None:
-            return ShardEntry(folder, records, size_bytes, None)
+            return ShardEntry(folder, records, size_bytes, split.compression, None)
         expected = IndexExpectation(
             most_bytes=size_bytes if split.compression == "none" else size_bytes * MAX_INFLATION_RATIO,
             records=records,
@@ -529,7 +532,7 @@ def find_shard_entry(path: str) -> ShardEntry | None:
         )
     except RekordError:
         return None  # opening the dataset reports what is wrong with it
-    return ShardEntry(folder, records, size_bytes, expected)
+    return ShardEntry(folder, records, size_bytes, split.compression, expected)
 
 
 def _locate_manifest(path: str) -> tuple[str, str]:
@@ -621,8 +624,14 @@ class ShardListing(Protocol):
     def check_current(self, shard: int, /) -> None:
         """Raise if the dataset that holds the shard was replaced since it was opened."""
 
+    def check_all_current(self, shards: Sequence[int], /) -> None:
+        """The same for several shards at once."""
+
     def entry_to_cache(self, shard: int, /) -> ShardEntryToCache:
         """What a copy of a shard needs."""
+
+    def class_counts(self, column: str, /) -> Mapping[int, int] | None:
+        """The number of records of each class of a Label; None if not all records have one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -675,6 +684,17 @@ class SplitListing:
         if self._manifest.stat != ROUTED_STORAGE.stat(manifest_path(self.folder)):
             self.__dict__["_manifest"] = self._current()  # an index may have been rebuilt, for example
 
+    def check_all_current(self, shards: Sequence[int]) -> None:
+        if shards:
+            self.check_current()
+
+    def class_counts(self, column: str) -> Mapping[int, int] | None:
+        counts = self.split.classes.get(column)
+        if counts is None or self.present is not None or sum(counts.values()) != int(self.split.records.sum()):
+            return None
+        self.check_current()
+        return {int(one): count for one, count in counts.items()}
+
     def entry_to_cache(self, shard: int) -> ShardEntryToCache:
         number = shard if self.present is None else int(self.present[shard])
         split = self.split
@@ -725,6 +745,22 @@ class ConcatListing:
                 return part.check_current(shard)
             shard -= len(part.counts)
         return None
+
+    def check_all_current(self, shards: Sequence[int], /) -> None:
+        begin = 0
+        for part in self.parts:
+            end = begin + len(part.counts)
+            part.check_all_current([shard - begin for shard in shards if begin <= shard < end])
+            begin = end
+
+    def class_counts(self, column: str, /) -> Mapping[int, int] | None:
+        counts: Counter[int] = Counter()
+        for part in self.parts:
+            found = part.class_counts(column)
+            if found is None:
+                return None
+            counts.update(found)
+        return counts
 
     def entry_to_cache(self, shard: int, /) -> ShardEntryToCache:
         for part in self.parts:

@@ -153,6 +153,8 @@ def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
 
     It is read from the user's cache, chunk by chunk; if nothing can be cached it stays in memory.
     """
+    if expected.checksums is not None:
+        return _open_listed_index(url, expected)
     try:
         stat = REMOTE.stat(url)
     except RekordError as failure:
@@ -170,6 +172,25 @@ def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
         write_cache_entry(name, content)
         found = read_cache_entry(name, expected) or open_index_file(url, expected, content)
     return found
+
+
+def _open_listed_index(url: str, expected: IndexExpectation) -> IndexFile | None:
+    """The same for an index whose checksums a manifest lists: they identify it, and save a request."""
+    name = f"{url}#{expected.digest}#{zlib.crc32(str(expected.checksums).encode()):08x}"
+    found = read_cache_entry(name, expected)
+    if found is not None:
+        return found
+    try:
+        content = REMOTE.head(url, _MAX_INDEX_BYTES)
+    except RekordError as failure:
+        if failure.code in ("X501", "X556"):
+            return None
+        raise
+    index = open_index_file(url, expected, content)
+    if index is None:
+        return None
+    write_cache_entry(name, content)
+    return read_cache_entry(name, expected) or index
 
 
 _FLUSH_MARKER = b"\x00\x00\xff\xff"
@@ -543,7 +564,7 @@ def _store_scanned(found: ShardIndex) -> ShardIndex:
 def _find_index(path: str, stamp: Stamp) -> ShardIndex | None:
     """An index that was written, cached, or made by another tool."""
     size_bytes = stamp[0]
-    compression = detect_file_compression(path)
+    compression = _find_compression(path)
     if (found := _load_written_index(path, stamp, compression)) is not None:
         return found
     if size_bytes < MIN_CACHED_FILE_BYTES:
@@ -638,6 +659,12 @@ def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, siz
         if following > first and (int(offsets[first]) != begin or int(offsets[following - 1]) - begin >= FLUSH_BYTES):
             return False
     return True
+
+
+def _find_compression(path: str) -> str:
+    """The compression of a file: of a remote one that a manifest lists, what it says."""
+    listed = find_shard_entry(path) if is_remote(path) else None
+    return detect_file_compression(path) if listed is None else listed.compression
 
 
 def detect_file_compression(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from threading import Lock
@@ -225,6 +225,10 @@ class Shards:
             return int(self._listed.sizes_bytes.sum())
         return sum(one.size_bytes for one in self.stats())
 
+    def class_counts(self, column: str) -> Mapping[int, int] | None:
+        """The number of records of each class of a Label, if a manifest lists them."""
+        return None if self._listed is None else self._listed.class_counts(column)
+
     def stats(self) -> list[Stat]:
         """The current state of each file."""
         return map_concurrently(ROUTED_STORAGE.stat, self.paths, remote=self.remote)
@@ -365,12 +369,13 @@ class Shards:
             return  # a pipe has no stamp
         self._check_stamp(shard, read_stamp(path))
 
-    def _check_stamp(self, shard: int, stamp: Stamp) -> None:
-        """Raise if a file changed, or does not match the manifest at its first use."""
+    def _check_stamp(self, shard: int, stamp: Stamp, *, is_current: bool = False) -> None:
+        """Raise if a file changed, or does not match the manifest at its first use, which must be current."""
         before = self._stamps.get(shard)
         if before is None and self._listed is not None:
             expected_bytes = int(self._listed.sizes_bytes[shard])
-            self._listed.check_current(shard)
+            if not is_current:
+                self._listed.check_current(shard)
             if stamp[0] != expected_bytes:
                 raise shard_size_error(self.paths[shard], expected_bytes, stamp[0])
         before = self._stamps.setdefault(shard, stamp)
@@ -487,8 +492,12 @@ class Shards:
         opened = map_concurrently(self._new, new, remote=True)
         stamps = map_concurrently(lambda shard: read_stamp(self.paths[shard]), due, remote=True)
         found = [(shard, one.index.stamp) for shard, one in zip(new, opened, strict=True)]
-        for shard, stamp in [*found, *zip(due, stamps, strict=True)]:
-            self._check_stamp(shard, stamp)
+        found += zip(due, stamps, strict=True)
+        if self._listed is not None:
+            # Once for all of them, after their stamps were requested.
+            self._listed.check_all_current([shard for shard, _ in found if shard not in self._stamps])
+        for shard, stamp in found:
+            self._check_stamp(shard, stamp, is_current=True)
             self._checked_at[shard] = now
         self._open.update(zip(new, opened, strict=True))
         while len(self._open) > max(MAX_OPEN_FILES, len(shards)):
