@@ -77,7 +77,9 @@ def open(
     _check_kind(kind, schema)
     if kind == "bytes" and schema is None:
         schema = Schema({PAYLOAD_COLUMN: Payload()})
-    disk = resolve_cache(cache, cache_size, cache_ahead)
+    # Without either there is none, and nothing to resolve.
+    asks = cache is not None or "REKORD_CACHE_SIZE" in os.environ
+    disk = resolve_cache(cache, cache_size, cache_ahead) if asks else None
     root = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if isinstance(root, str):
         listed = _open_from_manifest(root, schema, disk, allow_missing=allow_missing)

@@ -135,7 +135,7 @@ class SeekableFile(io.RawIOBase):
         super().close()
 
 
-class _Member:
+class _ArchivedFile:
     """What reads a member of an archive."""
 
     reads_itself = True
@@ -144,18 +144,23 @@ class _Member:
         """The size of the file."""
         return getsize(str(self))
 
-    def read_bytes(self, most_bytes: int) -> bytes | int:
+    def read_bytes(self) -> bytes:
+        """The whole file."""
+        with open_binary(str(self)) as file:
+            return file.read()
+
+    def read_at_most(self, most_bytes: int) -> bytes | int:
         """The whole file, or its size if that is larger than `most_bytes`."""
         with open_binary(str(self)) as file:
             size_bytes = getsize(str(self))
             return size_bytes if size_bytes > most_bytes else file.read()
 
 
-class MemberPath(_Member, PurePosixPath):
+class MemberPath(_ArchivedFile, PurePosixPath):
     """The path of a member of an archive."""
 
 
-class RemoteMemberPath(_Member, UrlPath):
+class RemoteMemberPath(_ArchivedFile, UrlPath):
     """The path of a member of a remote archive."""
 
 

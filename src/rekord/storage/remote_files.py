@@ -267,7 +267,12 @@ class RemotePath(UrlPath):
         if self._coming is None:
             self._coming = threads.submit(_fetch_head, str(self))
 
-    def read_bytes(self, most_bytes: int) -> bytes | int:
+    def read_bytes(self) -> bytes:
+        """The whole file."""
+        with REMOTE_RAW_FILES.open_read(str(self)) as file:
+            return read_up_to(file, file.size_bytes)
+
+    def read_at_most(self, most_bytes: int) -> bytes | int:
         """The whole file, or its size if that is larger than `most_bytes`. A missing one is an OSError."""
         coming, self._coming = self._coming, None
         try:

@@ -311,7 +311,7 @@ def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
         return value, None
     if isinstance(value, PurePath):
         path = str(value)
-        return (_read_elsewhere(value) if reads_itself(value) else _read_file(path)), path
+        return (_read_own_bytes(value) if reads_itself(value) else _read_file(path)), path
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value), None
     if isinstance(value, str):
@@ -344,11 +344,11 @@ def _read_file(path: str) -> bytes:
         raise _unreadable_error(path, reason or str(failure)) from failure
 
 
-def _read_elsewhere(place: Any) -> bytes:
+def _read_own_bytes(place: Any) -> bytes:
     """The bytes of a file whose path can read itself."""
     path = str(place)
     try:
-        data = place.read_bytes(_MAX_FILE_BYTES)
+        data = place.read_at_most(_MAX_FILE_BYTES)
     except RekordError as failure:
         if getattr(place, "is_remote", False):
             raise  # the connection failed: the row is not bad
