@@ -81,14 +81,14 @@ _ERRORS: Final[dict[str, tuple[int, str, str]]] = {
 
 FaultKind = Literal[
     "500", "503", "slow_down", "429", "denied", "expired", "bad_key", "bad_signature", "skew", "conflict",
-    "redirect", "cut", "slow", "lost", "lost_500", "drop", "die",
+    "redirect", "temporary_redirect", "cut", "slow", "lost", "lost_500", "drop", "die",
 ]  # fmt: skip
 """What happens to a request.
 
-Codes and names of S3 errors are answered before anything is done. redirect: 301 to the region of the bucket. cut: the
-body ends in the middle. slow: the answer begins `seconds` later. lost: the request is done, and the connection closed
-before the answer; lost_500: done, then 500. drop: the connection is closed before anything is done. die: like drop,
-and so is every later request.
+Codes and names of S3 errors are answered before anything is done. redirect: 301 to the region of the bucket.
+temporary_redirect: 307 to `location`. cut: the body ends in the middle. slow: the answer begins `seconds` later.
+lost: the request is done, and the connection closed before the answer; lost_500: done, then 500. drop: the connection
+is closed before anything is done. die: like drop, and so is every later request.
 """
 
 
@@ -103,6 +103,7 @@ class Fault:
     times: int | None = None  # then so many fail; None: all
     share: float = 1.0  # of those that match
     seconds: float = 0.2  # of slow answers
+    location: str = ""  # the address of another server, of temporary redirects
     hook: Callable[[], object] | None = None  # called as the fault strikes, on the server's thread
     struck: int = 0
     _seen: int = 0
@@ -359,6 +360,9 @@ class ObjectServer:
             if fault.kind == "redirect":
                 region = {"x-amz-bucket-region": self.region}
                 raise _Refusal(301, "PermanentRedirect", "Use another endpoint.", headers=region)
+            if fault.kind == "temporary_redirect":
+                target = {"Location": fault.location + request.raw_path}
+                raise _Refusal(307, "TemporaryRedirect", "Use another endpoint for now.", headers=target)
             if fault.kind in _ERRORS:
                 body = await _read_body(request)  # a client may not expect an answer before it has sent all
                 self.bytes_received += len(body)

@@ -143,7 +143,7 @@ def translate_object_failure(address: ObjectAddress, failure: Exception, *, is_w
         return replaced_object_error(address.path)
     if isinstance(failure, FileNotFoundError) or status == 404:
         return error("X501", location=where, found="no such object", do=_CHECK_URL)
-    if code in _REGION_CODES or "redirect without LOCATION" in text:
+    if code in _REGION_CODES or status in (301, 307) or "redirect without LOCATION" in text:
         region = _REGION.search(text)
         return error(
             "X567",

@@ -35,8 +35,8 @@ MIB = 1 << 20
 
 @pytest.fixture
 def server() -> Iterator[ObjectServer]:
-    """A server with an empty bucket; requests that fail are retried at once."""
-    with ObjectServer() as server, server.environment(REKORD_REMOTE_TIMEOUT="5"):
+    """A server with an empty bucket."""
+    with ObjectServer() as server, server.environment(REKORD_REMOTE_TIMEOUT="60"):
         yield server
 
 
@@ -337,6 +337,21 @@ def test_the_right_region_is_named_if_the_server_names_it(server: ObjectServer, 
     )
 
 
+def test_reading_follows_a_redirect_and_writing_does_not(
+    server: ObjectServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ObjectServer() as other:
+        other.put("a", b"there")
+        server.inject(Fault("temporary_redirect", location=other.url))
+        assert OBJECTS.head(f"{url}/a", 10) == b"there"
+        assert [one.path for one in OBJECTS.list_recursive(url)] == [f"{url}/a"]
+        # Keys are not sent to a server that another one names.
+        assert not any("Authorization" in request.headers for request in other.log)
+        failure = caught_by(lambda: OBJECTS.put(f"{url}/b", b""))
+        assert (failure.code, failure.location.path) == ("X567", f"{url}/b")
+        assert "b" not in other.objects
+
+
 @pytest.mark.parametrize(
     "action",
     [
@@ -516,6 +531,61 @@ def test_folders_are_nothing_and_renames_are_refused(server: ObjectServer, url: 
     OBJECTS.remove_folder(f"{url}/d")
     assert not server.log
     assert caught_by(lambda: OBJECTS.rename(f"{url}/a", f"{url}/b")).code == "X504"
+
+
+def upload(path: str) -> None:
+    with OBJECTS.create(path) as file:
+        file.write(noise(2 * PART_BYTES + 1))
+
+
+ACTIONS: dict[str, Callable[[str], object]] = {
+    "get": lambda url: OBJECTS.head(f"{url}/a", 10),
+    "head": lambda url: OBJECTS.stat(f"{url}/a"),
+    "list": lambda url: list(OBJECTS.list_recursive(url)),
+    "put": lambda url: OBJECTS.put(f"{url}/b", b"new"),
+    "copy": lambda url: OBJECTS.copy(f"{url}/a", f"{url}/b"),
+    "delete": lambda url: OBJECTS.remove(f"{url}/a"),
+    "delete_many": lambda url: OBJECTS.remove(f"{url}/a"),
+    "create_upload": lambda url: upload(f"{url}/b"),
+    "put_part": lambda url: upload(f"{url}/b"),
+    "complete_upload": lambda url: upload(f"{url}/b"),
+}
+
+
+@pytest.mark.parametrize("kind", ["drop", "lost", "lost_500"])
+@pytest.mark.parametrize("operation", ACTIONS)
+def test_any_request_may_fail_once(server: ObjectServer, cloud: str, operation: Any, kind: FaultKind) -> None:
+    server.put("a", b"old")
+    server.inject(Fault(kind, operation=operation, times=1))
+    ACTIONS[operation](cloud)
+    uploaded = {"a": b"old", "b": noise(2 * PART_BYTES + 1)}
+    expected = {
+        "put": {"a": b"old", "b": b"new"},
+        "copy": {"a": b"old", "b": b"old"},
+        "delete": {},
+        "delete_many": {},
+        "create_upload": uploaded,
+        "put_part": uploaded,
+        "complete_upload": uploaded,
+    }
+    assert {key: found.data for key, found in server.objects.items()} == expected.get(operation, {"a": b"old"})
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_server_that_dies_at_any_request_leaves_all_of_an_object_or_nothing(
+    server: ObjectServer, url: str, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    monkeypatch.setenv("REKORD_REMOTE_TIMEOUT", "0")
+    upload(f"{url}/new")
+    requests = server.n_requests
+    assert requests == 5
+    for number in range(1, requests + 1):
+        server.drop()
+        server.die_at(number, after=after)
+        failure = caught_by(lambda: upload(f"{url}/new"))
+        assert (failure.code, failure.location.path) == ("X555", f"{url}/new")
+        assert {found.data for found in server.objects.values()} <= {noise(2 * PART_BYTES + 1)}
+        assert bool(server.objects) == (after and number == requests)
 
 
 # Requests and bytes are counted.
