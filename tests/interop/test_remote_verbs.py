@@ -277,3 +277,20 @@ def test_a_model_trains_on_a_bucket(written: Path, server: ObjectServer, tmp_pat
     )  # fmt: skip
     assert result.epochs[0].loss > 0
     assert (tmp_path / "model" / "model.keras").exists()
+
+
+def test_stats_counts_the_requests_that_the_server_saw(
+    written: Path, server: ObjectServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upload(server, written)
+    assert run_command_line(["stats", f"{server.bucket}/ds", "--stats", "--no-config"]) == 0
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    counts = server.counts()
+    reads = counts["get"] + counts["head"]
+    assert line.startswith(
+        f"remote storage: {server.n_requests:,} requests ({reads:,} read, {counts['list']:,} list)"
+    )
+    assert run_command_line(["stats", str(written / "ds"), "--stats", "--no-config"]) == 0
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("remote storage: 0 requests, 0 bytes read")
+    assert run_command_line(["stats", f"{server.bucket}/ds", "--no-config"]) == 0
+    assert "remote storage" not in capsys.readouterr().err
