@@ -1,6 +1,6 @@
 """Copies of remote shards on the local disk: a folder per dataset, laid out like the dataset itself.
 
-A copy is opened like any local file, with its manifest and its index beside it. Its name has the digest of the
+A copy is opened like any local file, with its manifest and its index. Its name has the digest of the
 dataset and its bytes have the digest in the manifest, so it never has to be compared with the remote file again.
 """
 
