@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groups import feeding, health, objects, reading, reshaping, scaling, training, viewing, writing
+from groups import feeding, health, objects, reading, remote_cache, reshaping, scaling, training, viewing, writing
 from groups.compare import Measure
 
 GROUPS: dict[str, Measure] = (
@@ -15,4 +15,5 @@ GROUPS: dict[str, Measure] = (
     | scaling.GROUPS
     | viewing.GROUPS
     | objects.GROUPS
+    | remote_cache.GROUPS
 )

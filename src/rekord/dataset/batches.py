@@ -503,7 +503,7 @@ def read_batches(
     def decode(step: int) -> Iterator[tuple[Batch, int]]:
         positions = steps.positions(step)
         ids = request.sampler.records(epoch, positions)
-        if ahead:
+        if ahead and request.shards.has_unannounced:
             later = positions + ahead
             request.shards.announce(request.sampler.records(epoch, later[later < request.sampler.size]))
         with decoders.borrow() as decoder:

@@ -190,12 +190,19 @@ class Shards:
             return path
         copy = self._copies.get(shard, path)
         if copy == path or (copy is not None and not os.path.exists(copy)):
+            if copy != path:
+                self._forget_evicted()
             if self._listed is not None:
                 copy = fetch_shard(self.cache, self._listed.entry_to_cache(shard))
             else:
                 copy = fetch_file(self.cache, path)
             self._copies[shard] = copy
         return copy or path
+
+    def _forget_evicted(self) -> None:
+        """Announce shards again that were evicted since they were copied."""
+        self._copies = {shard: copy for shard, copy in self._copies.items() if copy is None or os.path.exists(copy)}
+        self._announced &= self._copies.keys()
 
     def _known_place(self, shard: int) -> str:
         """The same without a download: the path of a copy only if there is one."""
@@ -210,9 +217,15 @@ class Shards:
     def fetch_ahead(self, shards: Iterable[int]) -> None:
         """Begin to copy shards to the local disk."""
         for shard in shards:
-            if shard not in self._announced and shard not in self._copies:
+            if shard not in self._announced:
                 self._announced.add(shard)
-                download_in_background(partial(self.place, shard))
+                if shard not in self._copies:
+                    download_in_background(partial(self.place, shard))
+
+    @property
+    def has_unannounced(self) -> bool:
+        """Whether any shard was neither copied nor announced."""
+        return len(self._announced) < len(self.paths)
 
     def announce(self, ids: Ids) -> None:
         """Begin to copy the shards of records that will be read later."""
@@ -404,10 +417,11 @@ class Shards:
         self._inflate_copies(used)
         if self.cache is not None:
             missing = [shard for shard in used.tolist() if shard not in self._open]
-            map_concurrently(self.place, missing, remote=True, at_once=_CONCURRENT_COPIES)
+            if missing:
+                map_concurrently(self.place, missing, remote=True, at_once=_CONCURRENT_COPIES)
         with self._lock:
             if self.remote:
-                self._open_remote([int(shard) for shard in used if is_remote(self._known_place(int(shard)))])
+                self._open_remote([shard for shard in used.tolist() if self._is_read_remotely(shard)])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
         files, which, numbers = self._files(list(opened.values()), which.astype(np.int64), records)
         gathered: Any = _core.gather(pool, files, which, numbers)
@@ -458,8 +472,8 @@ class Shards:
         return repaired
 
     def _opened(self, shard: int, at_once: int) -> _OpenShard:
-        path = self.paths[shard]
         found = self._open.get(shard)
+        path = self.paths[shard]
         if found is not None and self.remote and is_remote(path):
             # A copy has the digest in the manifest, and stays mapped when it is evicted.
             self._open.move_to_end(shard)
@@ -477,6 +491,10 @@ class Shards:
                 self._open.popitem(last=False)
         self._open.move_to_end(shard)
         return found
+
+    def _is_read_remotely(self, shard: int) -> bool:
+        opened = self._open.get(shard)
+        return is_remote(self._known_place(shard)) if opened is None else isinstance(opened, RemoteShard)
 
     def _open_remote(self, shards: Sequence[int]) -> None:
         """Open remote shards, and check open ones for changes now and then: concurrently."""
