@@ -18,6 +18,7 @@ from moto.server import ThreadedMotoServer
 
 import rekord as rk
 from rekord.cli.main import run_command_line
+from rekord.storage import object_clients
 from rekord.storage.objects import OBJECTS, ObjectStorage
 from rekord.storage.read_ahead import FIRST_BYTES
 from rekord.storage.router import REMOTE, is_remote
@@ -390,6 +391,7 @@ def test_a_server_that_is_gone_is_said(failing: Server) -> None:
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_clients, "_library", None)
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(rk.UsageError) as caught:
         rk.open("gs://missing-package/ds")

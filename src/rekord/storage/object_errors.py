@@ -105,6 +105,11 @@ def is_missing(failure: Exception) -> bool:
     return isinstance(failure, FileNotFoundError) and _answer(failure)[1] not in _BUCKET_CODES
 
 
+def is_bad_range(failure: Exception) -> bool:
+    """Whether an object has no byte of a range: an empty one has none at all."""
+    return _answer(failure)[0] == 416
+
+
 def is_refusal_without_reason(failure: Exception) -> bool:
     """Whether the answer has no body that tells why: those to HEAD have none."""
     return _answer(failure)[0] in (400, 403) and not _answer(failure)[1]

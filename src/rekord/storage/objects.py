@@ -27,6 +27,7 @@ from rekord.storage.object_clients import ObjectAddress, ObjectClient, get_clien
 from rekord.storage.object_errors import (
     ConflictError,
     conflict_error,
+    is_bad_range,
     is_conflict,
     is_missing,
     is_refusal_without_reason,
@@ -377,7 +378,7 @@ def _get(client: ObjectClient, begin: int, end: int, *, etag: str | None = None)
     try:
         return _Head(client, client.obstore.get(client.store, client.address.key, options=options))
     except Exception as failure:
-        if begin == 0 and ("416" in str(failure) or "range" in str(failure).lower()):
+        if begin == 0 and is_bad_range(failure):
             meta = _head(client)
             if meta is not None and meta["size"] == 0:
                 return _Head(client, None)
@@ -392,9 +393,18 @@ def _head(client: ObjectClient) -> Any:
     except Exception as failure:
         if is_missing(failure):
             return None
-        if is_refusal_without_reason(failure):
-            _get(client, 0, 1)  # fails too, and its answer has the reason
-        raise translate_object_failure(client.address, failure) from None
+        raise translate_object_failure(client.address, _find_reason(client, failure)) from None
+
+
+def _find_reason(client: ObjectClient, failure: Exception) -> Exception:
+    """The failure of a request whose answer has a body, for one without."""
+    if is_refusal_without_reason(failure):
+        count_traffic(reads=1)
+        try:
+            client.obstore.get(client.store, client.address.key, options={"range": (0, 1)})
+        except Exception as explained:
+            return explained
+    return failure
 
 
 def _fetch_version(client: ObjectClient, etag: str, begin: int, end: int) -> bytes:

@@ -288,7 +288,8 @@ class RecordFile:
             (self.path, begin, end if end - begin <= longest else begin + HEAD_BYTES)
             for begin, end in zip(begins, ends, strict=True)
         ]
-        pieces = REMOTE.ranges(wanted)
+        versions = {self.path: self._stamp[1]} if self._stamp else None
+        pieces = REMOTE.ranges(wanted, versions=versions)
         return [self._verify_frame(*parts) for parts in zip(records, begins, pieces, strict=True)]
 
     def _read_block(self, shard: CompressedShard, record: int) -> RawRecord:

@@ -326,6 +326,16 @@ def test_a_failure_that_does_not_end_has_a_code_and_a_remedy(
         assert failure.do
 
 
+@pytest.mark.parametrize("key", ["orange", "416", "a"])
+def test_a_denied_object_costs_two_requests_whatever_its_name(server: ObjectServer, url: str, key: str) -> None:
+    server.put(key, b"")
+    server.inject(Fault("denied"))
+    assert caught_by(lambda: OBJECTS.stat(f"{url}/{key}")).code == "X556"
+    assert server.counts() == {"head": 1, "get": 1}
+    assert caught_by(lambda: OBJECTS.head(f"{url}/{key}", 10)).code == "X556"
+    assert server.counts() == {"head": 1, "get": 2}
+
+
 def test_the_right_region_is_named_if_the_server_names_it(server: ObjectServer, url: str) -> None:
     server.put("a", b"")
     server.region, server.checks_region = "eu-central-1", True
