@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from groups import feeding, health, objects, reading, reshaping, scaling, sources, training, viewing, writing
+from groups import (
+    feeding,
+    health,
+    objects,
+    reading,
+    remote_cache,
+    reshaping,
+    scaling,
+    sources,
+    training,
+    viewing,
+    writing,
+)
 from groups.compare import Measure
 
 GROUPS: dict[str, Measure] = (
@@ -16,4 +28,5 @@ GROUPS: dict[str, Measure] = (
     | sources.GROUPS
     | viewing.GROUPS
     | objects.GROUPS
+    | remote_cache.GROUPS
 )

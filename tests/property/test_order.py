@@ -17,8 +17,17 @@ ORDERS = st.builds(
     block=st.integers(1, 50),
     window=st.integers(1, 20),
     lanes=st.integers(1, 9),
+) | st.builds(
+    lambda local, nodes, **fields: EpochOrder("block", lanes=local * nodes, nodes=nodes, **fields),
+    local=st.integers(1, 4),
+    nodes=st.integers(2, 5),
+    n=SIZES,
+    seed=st.integers(0, 2**63 - 1),
+    block=st.integers(1, 50),
+    window=st.integers(1, 20),
 )
 WORLDS = st.integers(1, 9)
+GOLDEN_OF_NODES = [7, 3, 22, 17, 11, 5, 14, 16, 9, 2, 12, 15, 6, 0, 23, 20, 10, 1, 21, 19, 8, 4, 13, 18]
 BATCHES = st.integers(1, 40)
 REMAINDERS = st.sampled_from(["keep", "drop", "pad"])
 
@@ -49,6 +58,37 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
         for epoch in (0, 1)
     }
     assert len(orders) == 8
+
+
+@given(
+    n=st.integers(100, 2000),
+    local=st.integers(1, 4),
+    nodes=st.integers(1, 5),
+    block=st.integers(1, 20),
+    seed=st.integers(0, 9),
+    epochs=st.lists(st.integers(0, 100), min_size=2, max_size=2, unique=True),
+)
+def test_a_node_reads_the_same_records_in_every_epoch(
+    n: int, local: int, nodes: int, block: int, seed: int, epochs: list[int]
+) -> None:
+    order = EpochOrder("block", n, seed, block=block, lanes=local * nodes, nodes=nodes)
+    parts = []
+    for epoch in epochs:
+        records = order.records(epoch, whole(n))
+        lanes = [set(records[lane :: local * nodes].tolist()) for lane in range(local * nodes)]
+        parts.append([set().union(*lanes[node * local : (node + 1) * local]) for node in range(nodes)])
+    # The blocks that some nodes have more than others are shared at the end of an epoch.
+    for first, second in zip(*parts, strict=True):
+        assert len(first - second) <= nodes * (block + local)
+
+
+def test_the_order_of_nodes_never_changes() -> None:
+    # A saved state names the order by its seed and numbers alone.
+    order = EpochOrder("block", 24, 7, block=3, window=2, lanes=4, nodes=2)
+    assert order.records(0, whole(24)).tolist() == GOLDEN_OF_NODES
+    assert order.to_dict() == {"kind": "block", "seed": 7, "block": 3, "window": 2, "lanes": 4, "nodes": 2}
+    assert EpochOrder("block", 24, 7, block=5, lanes=8).resume(order.to_dict()) == order
+    assert EpochOrder("block", 24, 7, block=5).resume({**order.to_dict(), "nodes": 3}).nodes == 1
 
 
 def taken(steps: RankSteps) -> list[list[int]]:

@@ -252,6 +252,10 @@ def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int]
         try:
             code = _run_command(arguments, bytearray(_RESERVE_BYTES), as_json=as_json)
             console.flush_stdout()
+            if "--stats" in arguments:
+                from rekord.cli.traffic import report_traffic
+
+                report_traffic()
         except RekordError as out_of_memory:
             code = _report_failure(out_of_memory, as_json=as_json)
             console.flush_stdout()

@@ -267,8 +267,8 @@ def print_opaque_payload_note(schema: Schema) -> None:
             console.print_status(f"note: payloads are {seen['message']}; each is one value, `{name}`")
 
 
-NAMES = ("quiet", "verbose", "no_config", "version")
-_HOISTED = re.compile(r"-[qv]+|--quiet|--verbose|--no-config|--json")
+NAMES = ("quiet", "verbose", "traffic", "no_config", "version")
+_HOISTED = re.compile(r"-[qv]+|--quiet|--verbose|--no-config|--stats|--json")
 _CLEAR_LINE = "\r\x1b[2K"
 
 
@@ -298,6 +298,10 @@ VerboseOption: TypeAlias = Annotated[
         rich_help_panel=Panel.RUN,
     ),
 ]
+TrafficOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--stats", help="Print the requests to remote storage and their bytes.", rich_help_panel=Panel.RUN),
+]
 NoConfigOption: TypeAlias = Annotated[
     bool,
     typer.Option("--no-config", help="Ignore configuration files.", rich_help_panel=Panel.RUN),
@@ -320,6 +324,7 @@ def common_params() -> list[Any]:
     def common(
         quiet: QuietOption = False,
         verbose: VerboseOption = 0,
+        traffic: TrafficOption = False,
         no_config: NoConfigOption = False,
         version: _HiddenVersionOption = False,
     ) -> None:
@@ -342,6 +347,10 @@ def apply_common_options(params: dict[str, Any]) -> None:
     """Take the common options out of the parameters of a verb, and obey them."""
     given = {name: params.pop(name, None) for name in NAMES}
     console.set_quiet(bool(given["quiet"]))
+    if given["traffic"]:
+        from rekord.cli.traffic import begin_counting
+
+        begin_counting()
     set_log_level(0 if given["quiet"] else int(given["verbose"] or 0))
 
 

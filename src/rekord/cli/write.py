@@ -123,6 +123,8 @@ def write(
     as_json: bool = shared.JSON_OPTION,
 ) -> int:
     """Write a dataset from raw data. Run the same command again to resume."""
+    from rekord.cli.downloads import show_downloads
+    from rekord.storage.remote_files import listed_once
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import prepare_conversion, run_conversion
 
@@ -154,35 +156,36 @@ def write(
         engine=engine,  # type: ignore[arg-type]
         **writing.to_dict(),
     )
-    place, rows, class_names, detected, overrides = _resolve_source(source, out, layout, raw)
-    mask_options = raw.to_mask_options(raw.colours)
-    with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
-        conversion = prepare_conversion(
-            rows,
-            place,
-            requested,
-            masks=mask_options,
-            own_splits=True,
-            verbose=output.shows_progress(),
-            class_names=class_names,
-            detected=detected,
-            overrides=overrides,
-        )
-        _reject_mask_options(conversion, {"--ignore": raw.ignore, "--colours": raw.colours})
-        output.print_status(raw_data.format_source_heading(conversion))
-        raw_data.print_guesses(conversion.guesses)
-        for note in conversion.notes:
-            output.print_status(f"note: {escape_controls(note)}")
-        if writing.dry_run:
-            return _report_forecast(conversion, as_json=as_json)
-        outcome = run_conversion(conversion, progress=output.shows_progress())
-    raw_data.print_unused(conversion)
-    also = {
-        "workers": outcome.processes,
-        "workers_remark": outcome.processes_remark,
-        **raw_data.describe_source(conversion),
-    }
-    return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
+    with listed_once(), show_downloads():
+        place, rows, class_names, detected, overrides = _resolve_source(source, out, layout, raw)
+        mask_options = raw.to_mask_options(raw.colours)
+        with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
+            conversion = prepare_conversion(
+                rows,
+                place,
+                requested,
+                masks=mask_options,
+                own_splits=True,
+                verbose=output.shows_progress(),
+                class_names=class_names,
+                detected=detected,
+                overrides=overrides,
+            )
+            _reject_mask_options(conversion, {"--ignore": raw.ignore, "--colours": raw.colours})
+            output.print_status(raw_data.format_source_heading(conversion))
+            raw_data.print_guesses(conversion.guesses)
+            for note in conversion.notes:
+                output.print_status(f"note: {escape_controls(note)}")
+            if writing.dry_run:
+                return _report_forecast(conversion, as_json=as_json)
+            outcome = run_conversion(conversion, progress=output.shows_progress())
+        raw_data.print_unused(conversion)
+        also = {
+            "workers": outcome.processes,
+            "workers_remark": outcome.processes_remark,
+            **raw_data.describe_source(conversion),
+        }
+        return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json, also=also)
 
 
 def _resolve_source(

@@ -59,7 +59,15 @@ from rekord.dataset.origins import ORIGINS_FOLDER
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.log import get_logger
-from rekord.sources.base import PART_BYTES, SourceFile, SourceGuess, SourcePart, UnusedInput, is_partitioned
+from rekord.sources.base import (
+    PART_BYTES,
+    SourceFile,
+    SourceGuess,
+    SourcePart,
+    UnusedInput,
+    check_remote_files,
+    is_partitioned,
+)
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
 
@@ -183,6 +191,7 @@ class _ConversionRun:
         _log.info("writing %s with %d workers", self.conversion.out, self.conversion.workers)
         with WorkerPool(self.conversion.workers) as workers:
             done = self._map(workers)
+            check_remote_files(self.job.source, self.conversion.files)
             self._check_rejects(done)
             done = self._stratified(done)
             shards = self._cut(done)

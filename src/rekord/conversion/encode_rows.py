@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rekord.codec.encode import new_row_encoder
 from rekord.codec.encode_columns import encode_batches, written_columns
-from rekord.codec.images.inspect import GeneratedBytes, is_archive_member
+from rekord.codec.images.inspect import GeneratedBytes, reads_itself
 from rekord.codec.plan import compile_plan
 from rekord.conversion.mapped_rows import MappedOutputs, call_function, iter_rows, locate_row
 from rekord.conversion.plan import ConversionJob, OnBadRow
@@ -456,7 +456,7 @@ def _column_origins(chunk: ColumnChunk, begin: int, positions: Any) -> RowOrigin
 def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) -> tuple[str, bytes] | None:
     """The first file whose bytes are stored unchanged, if it is large enough to be worth reading twice."""
     for name, value in row.items():
-        if isinstance(value, PurePath) and not is_archive_member(value):
+        if isinstance(value, PurePath) and not reads_itself(value):
             data = stored.get(name)
             if isinstance(data, bytes) and len(data) >= MIN_DEFERRED_BYTES and not isinstance(data, GeneratedBytes):
                 return str(value), data

@@ -34,6 +34,7 @@ from rekord.sources.base import (
     full_path,
     is_partitioned,
     list_values,
+    read_part,
 )
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
 from rekord.sources.wrapped import WrappedSource
@@ -600,7 +601,7 @@ def _iter_all(source: Any, parts: Sequence[SourcePart] | None, counts: list[int]
         return
     for part in parts:
         counts.append(0)
-        for chunk in source.read(part):
+        for chunk in read_part(source, part):
             counts[-1] += 1 if isinstance(chunk, SourceRow) else chunk.rows
             yield chunk
 
@@ -608,7 +609,7 @@ def _iter_all(source: Any, parts: Sequence[SourcePart] | None, counts: list[int]
 def read_in_sequence(source: Any) -> Iterator[Chunk]:
     """All rows of any source."""
     if is_partitioned(source):
-        return chain.from_iterable(source.read(part) for part in source.parts())
+        return chain.from_iterable(read_part(source, part) for part in source.parts())
     chunks: Iterator[Chunk] = source.rows()
     return chunks
 
@@ -659,9 +660,9 @@ class PeekedParts(_PeekedRows):
     def read(self, part: SourcePart) -> Iterator[Chunk]:
         source: Any = self.source
         if not isinstance(part.content, _PeekedPart):
-            chunks: Iterator[Chunk] = source.read(part)
+            chunks: Iterator[Chunk] = read_part(source, part)
             return chunks
-        return chain(part.content.first, skip_rows(source.read(part.content.part), len(part.content.first)))
+        return chain(part.content.first, skip_rows(read_part(source, part.content.part), len(part.content.first)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PeekedParts, (self.source, (), [])

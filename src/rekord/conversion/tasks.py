@@ -45,7 +45,7 @@ from rekord.conversion.workers import WorkerPool
 from rekord.dataset.origins import OriginRuns, RowOrigins, gather_origins
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned
+from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned, read_part
 from rekord.storage.local import Readable
 from rekord.storage.portability import TRIM_THRESHOLD_BYTES, trim_heap
 from rekord.storage.transaction import Staging
@@ -155,7 +155,7 @@ def encode_part(
 
     encoding.on_progress = report
     try:
-        for piece in encoding.pieces(source.read(part)):
+        for piece in encoding.pieces(read_part(source, part)):
             writer.add(piece)
             report()
         return finish_part(staging, number, writer, encoding.rows, bad)

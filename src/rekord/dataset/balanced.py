@@ -420,7 +420,7 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[ClassKey, float
     feature = by_class.feature
     counts: Mapping[Any, int] | None = None
     if feature.class_count is not None and not feature.shape and split.view.ids is None:
-        counts = read_indexed_class_counts(split.view.shards, by)
+        counts = split.view.shards.class_counts(by) or read_indexed_class_counts(split.view.shards, by)
     if counts is None:
         counts = dict(zip(by_class.class_codes.classes, by_class.class_codes.counts().tolist(), strict=True))
     present = {one: count for one, count in sorted(counts.items()) if count}

@@ -498,8 +498,14 @@ def read_batches(
     steps = request.steps(consumed)
     own = islice(steps.worker_steps(request.worker, request.workers), request.delivered, None)
 
+    ahead = request.shards.records_ahead
+
     def decode(step: int) -> Iterator[tuple[Batch, int]]:
-        ids = request.sampler.records(epoch, steps.positions(step))
+        positions = steps.positions(step)
+        ids = request.sampler.records(epoch, positions)
+        if ahead and request.shards.has_unannounced:
+            later = positions + ahead
+            request.shards.announce(request.sampler.records(epoch, later[later < request.sampler.size]))
         with decoders.borrow() as decoder:
             yield decoder.decode(request.shards.gather(ids, pool)), steps.consumed_after(step)
 

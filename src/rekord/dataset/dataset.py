@@ -34,6 +34,7 @@ from rekord.report.notebook import never_raises, render_fragment, render_table, 
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
 from rekord.schema.schema import KIND_NAMES, check_kind, shorten_name, summarize_columns
+from rekord.storage.cache import DiskCache, resolve_cache
 from rekord.storage.local import PathLike
 from rekord.storage.router import get_path_kind, is_remote, map_concurrently
 
@@ -53,6 +54,10 @@ def open(
     schema: Schema | PathLike | None = None,
     kind: Kind | None = None,
     allow_missing: bool = False,
+    *,
+    cache: bool | PathLike | None = None,
+    cache_size: int | str | None = None,
+    cache_ahead: int | None = None,
 ) -> Dataset:
     """Open the dataset in a record file, a folder or a glob, without reading records.
 
@@ -62,15 +67,22 @@ def open(
     SequenceExamples ("sequence") instead of guessing. Payloads that are neither have one column, `payload`, with the
     raw bytes; `kind="bytes"` reads any payloads that way. An incomplete set of `-of-N` shards is an error unless
     `allow_missing=True`.
+
+    With a `cache`, shards in remote storage are copied to the local disk when they are first read: to this folder,
+    or, with True, to that of REKORD_CACHE. It has at most `cache_size` of files ("64GiB" by default), of which the
+    least recently used are removed first, and `cache_ahead` shards (2) are copied before they are needed.
     """
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     _check_kind(kind, schema)
     if kind == "bytes" and schema is None:
         schema = Schema({PAYLOAD_COLUMN: Payload()})
+    # Without either there is none, and nothing to resolve.
+    asks = cache is not None or "REKORD_CACHE_SIZE" in os.environ
+    disk = resolve_cache(cache, cache_size, cache_ahead) if asks else None
     root = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if isinstance(root, str):
-        listed = _open_from_manifest(root, schema, allow_missing=allow_missing)
+        listed = _open_from_manifest(root, schema, disk, allow_missing=allow_missing)
         listed = listed or _open_from_tfds(root, schema, kind, allow_missing=allow_missing)
         if listed is not None:
             return listed
@@ -81,10 +93,13 @@ def open(
         check_complete(paths)
     declared = LazySchema(paths, schema, kind)
     splits = group_by_split(paths, root if path_kind == "folder" else None)
-    return Dataset([Split(name, RecordView(Shards(files)), declared) for name, files in splits.items()], declared)
+    views = {name: RecordView(Shards(files, cache=disk)) for name, files in splits.items()}
+    return Dataset([Split(name, view, declared) for name, view in views.items()], declared)
 
 
-def _open_from_manifest(folder: str, schema: Schema | None, *, allow_missing: bool) -> Dataset | None:
+def _open_from_manifest(
+    folder: str, schema: Schema | None, cache: DiskCache | None, *, allow_missing: bool
+) -> Dataset | None:
     """The dataset that a manifest lists, if the folder has one."""
     if not has_manifest(folder):
         return None
@@ -94,7 +109,7 @@ def _open_from_manifest(folder: str, schema: Schema | None, *, allow_missing: bo
         Split(
             name,
             RecordView(
-                _open_shards(manifest, name, allow_missing=allow_missing),
+                _open_shards(manifest, name, cache if is_remote(folder) else None, allow_missing=allow_missing),
                 block_records=split.block_records,
                 digest=manifest.digest,
             ),
@@ -105,7 +120,7 @@ def _open_from_manifest(folder: str, schema: Schema | None, *, allow_missing: bo
     return Dataset(splits, declared, recorded=(folder, manifest.layout))
 
 
-def _open_shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Shards:
+def _open_shards(manifest: CompactManifest, name: str, cache: DiskCache | None, *, allow_missing: bool) -> Shards:
     """The shards of a split that a manifest lists, as they are now: files that replace them later are not read.
 
     Up to MAX_CHECKED_AT_OPEN files are compared with the manifest now, so that missing ones are reported at once. Of
@@ -113,15 +128,15 @@ def _open_shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -
     """
     folder, split = manifest.folder, manifest.splits[name]
     listed = SplitListing.of(manifest, name)
-    if len(split.records) > MAX_CHECKED_AT_OPEN and not allow_missing:
-        return Shards(listed=listed)
+    if (len(split.records) > MAX_CHECKED_AT_OPEN or cache is not None) and not allow_missing:
+        return Shards(listed=listed, cache=cache)
     check = partial(_stat_shard, split, folder, allow_missing=allow_missing)
     found = map_concurrently(check, range(len(split.records)), remote=is_remote(folder))
     listed.check_current()
     present = [shard for shard, stamp in enumerate(found) if stamp is not None]
     if len(present) < len(found):
         listed = replace(listed, present=np.array(present, np.int64))
-    return Shards(listed=listed, stamps=[stamp for stamp in found if stamp is not None])
+    return Shards(listed=listed, stamps=[stamp for stamp in found if stamp is not None], cache=cache)
 
 
 def _stat_shard(split: CompactSplit, folder: str, shard: int, *, allow_missing: bool) -> Stamp | None:

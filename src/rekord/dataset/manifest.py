@@ -16,13 +16,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import Annotated, Any, Protocol, overload
+from typing import Annotated, Any, NamedTuple, Protocol, overload
 
 import msgspec
 import numpy as np
@@ -388,6 +388,7 @@ class CompactSplit:
     bytes: npt.NDArray[np.int64]
     digests: Sequence[str]
     checksums: npt.NDArray[np.uint32] | None  # of all indexes; None if none can be verified
+    classes: Mapping[str, Mapping[str, int]]  # of each Label column: number of records by class id
     names: Sequence[str] | None = None  # if no template describes them
 
     def file_name(self, shard: int) -> str:
@@ -466,6 +467,7 @@ def _compact_split(name: str, part: ManifestSplit) -> CompactSplit:
         bytes=np.array(part.shards.bytes, np.int64),
         digests=part.shards.digest,
         checksums=np.array(index.values, np.uint32) if index is not None and usable else None,
+        classes=part.classes,
         names=part.shards.names if isinstance(part.shards.names, list) else None,
     )
 
@@ -504,6 +506,7 @@ class ShardEntry:
     folder: str
     records: int
     size_bytes: int
+    compression: str
     expected: IndexExpectation | None  # of its index; None if that cannot be verified
 
 
@@ -519,7 +522,7 @@ def find_shard_entry(path: str) -> ShardEntry | None:
         size_bytes, records = int(split.bytes[shard]), int(split.records[shard])
         checksums = split.get_checksums(shard)
         if checksums is None:
-            return ShardEntry(folder, records, size_bytes, None)
+            return ShardEntry(folder, records, size_bytes, split.compression, None)
         expected = IndexExpectation(
             most_bytes=size_bytes if split.compression == "none" else size_bytes * MAX_INFLATION_RATIO,
             records=records,
@@ -529,7 +532,7 @@ def find_shard_entry(path: str) -> ShardEntry | None:
         )
     except RekordError:
         return None  # opening the dataset reports what is wrong with it
-    return ShardEntry(folder, records, size_bytes, expected)
+    return ShardEntry(folder, records, size_bytes, split.compression, expected)
 
 
 def _locate_manifest(path: str) -> tuple[str, str]:
@@ -546,6 +549,38 @@ def _locate_manifest(path: str) -> tuple[str, str]:
         if os.path.lexists(manifest_path(folder)):
             return folder, name
     return own
+
+
+class ShardEntryToCache(NamedTuple):
+    """What a copy of a shard on the local disk needs to be found and verified."""
+
+    url: str
+    folder: str  # of the manifest
+    dataset_digest: str
+    name: str  # below the folder
+    size_bytes: int
+    digest: str
+
+
+def read_manifest_bytes(folder: str, digest: str) -> bytes:
+    """The file of the manifest with this digest; X548 if it was replaced."""
+    path = manifest_path(folder)
+    content = read_file(path, ROUTED_STORAGE, most_bytes=_MAX_MANIFEST_BYTES)
+    found = _decode_manifest(path, content).digest
+    if found != digest:
+        raise _replaced_error(folder, digest, found)
+    return content
+
+
+def _replaced_error(folder: str, expected: str, found: str) -> RekordError:
+    return error(
+        "X548",
+        "dataset was replaced since it was opened",
+        location=Location(path=manifest_path(folder)),
+        expected=f"digest {expected[:16]}…",
+        found=f"digest {found[:16]}…",
+        do="open the dataset again when no process writes to it",
+    )
 
 
 class ShardPaths(Sequence[str]):
@@ -588,6 +623,15 @@ class ShardListing(Protocol):
 
     def check_current(self, shard: int, /) -> None:
         """Raise if the dataset that holds the shard was replaced since it was opened."""
+
+    def check_all_current(self, shards: Sequence[int], /) -> None:
+        """The same for several shards at once."""
+
+    def entry_to_cache(self, shard: int, /) -> ShardEntryToCache:
+        """What a copy of a shard needs."""
+
+    def class_counts(self, column: str, /) -> Mapping[int, int] | None:
+        """The number of records of each class of a Label; None if not all records have one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -640,17 +684,28 @@ class SplitListing:
         if self._manifest.stat != ROUTED_STORAGE.stat(manifest_path(self.folder)):
             self.__dict__["_manifest"] = self._current()  # an index may have been rebuilt, for example
 
+    def check_all_current(self, shards: Sequence[int]) -> None:
+        if shards:
+            self.check_current()
+
+    def class_counts(self, column: str) -> Mapping[int, int] | None:
+        counts = self.split.classes.get(column)
+        if counts is None or self.present is not None or sum(counts.values()) != int(self.split.records.sum()):
+            return None
+        self.check_current()
+        return {int(one): count for one, count in counts.items()}
+
+    def entry_to_cache(self, shard: int) -> ShardEntryToCache:
+        number = shard if self.present is None else int(self.present[shard])
+        split = self.split
+        name = split.file_name(number)
+        url = os.path.join(self.folder, name)
+        return ShardEntryToCache(url, self.folder, self.digest, name, int(split.bytes[number]), split.digests[number])
+
     def _current(self) -> CompactManifest:
         manifest = load_manifest(self.folder)
         if manifest.digest != self.digest or self.name not in manifest.splits:
-            raise error(
-                "X548",
-                "dataset was replaced since it was opened",
-                location=Location(path=manifest_path(self.folder)),
-                expected=f"digest {self.digest[:16]}…",
-                found=f"digest {manifest.digest[:16]}…",
-                do="open the dataset again when no process writes to it",
-            )
+            raise _replaced_error(self.folder, self.digest, manifest.digest)
         return manifest
 
     def __getstate__(self) -> dict[str, Any]:
@@ -690,6 +745,29 @@ class ConcatListing:
                 return part.check_current(shard)
             shard -= len(part.counts)
         return None
+
+    def check_all_current(self, shards: Sequence[int], /) -> None:
+        begin = 0
+        for part in self.parts:
+            end = begin + len(part.counts)
+            part.check_all_current([shard - begin for shard in shards if begin <= shard < end])
+            begin = end
+
+    def class_counts(self, column: str, /) -> Mapping[int, int] | None:
+        counts: Counter[int] = Counter()
+        for part in self.parts:
+            found = part.class_counts(column)
+            if found is None:
+                return None
+            counts.update(found)
+        return counts
+
+    def entry_to_cache(self, shard: int, /) -> ShardEntryToCache:
+        for part in self.parts:
+            if shard < len(part.counts):
+                return part.entry_to_cache(shard)
+            shard -= len(part.counts)
+        raise IndexError(shard)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"parts": self.parts}

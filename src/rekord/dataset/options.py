@@ -37,6 +37,7 @@ class BatchOptions(TypedDict, total=False):
     epoch: int
     rank: int | Literal["auto"]
     world: int
+    nodes: int
     remainder: Literal["keep", "drop", "pad"]
     fill: Mapping[str, Any] | None
     ragged: Literal["ragged", "pad"]
@@ -61,6 +62,7 @@ class CheckedOptions:
     epoch: int = 0
     rank: int = 0
     world: int = 1
+    nodes: int = 1
     remainder: Remainder = "keep"
     fill: Mapping[str, Any] | None = None
     ragged: Literal["ragged", "pad"] = "ragged"
@@ -81,6 +83,7 @@ class CheckedOptions:
             "epoch": seed_number("epoch", self.epoch),
             "rank": rank,
             "world": world,
+            "nodes": validate_nodes(self.nodes, world),
             "remainder": remainder,
             "resize": validate_resize(self.decode, self.resize),
             "prefetch": integer("prefetch", self.prefetch, least=0),
@@ -132,6 +135,14 @@ def validate_ranks(rank: object, world: object, remainder: Remainder) -> tuple[i
     if number >= size:
         raise invalid("rank", number, f"an integer from 0 to {size - 1}", "rank=0")
     return number, size, one_of("remainder", remainder, ("keep", "drop", "pad"), do='remainder="drop"')
+
+
+def validate_nodes(nodes: object, world: int) -> int:
+    """The number of machines, each with as many ranks."""
+    number = integer("nodes", nodes, least=1, do="nodes=1")
+    if world % number:
+        raise invalid("nodes", number, f"a number that divides the world size, {world}", "nodes=1")
+    return number
 
 
 def _check_shuffle(shuffle: object) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -25,7 +25,7 @@ from rekord.framing.inflate import starts_with_record
 from rekord.location import Location
 from rekord.schema.interop.tfds import FILE_TEMPLATE, INFO_NAME
 from rekord.storage.find import FoundFiles, filter_record_files, resolve_record_files
-from rekord.storage.local import LOCAL, PathLike, Storage, read_file
+from rekord.storage.local import LOCAL, PathLike, Readable, Stat, Storage, read_file
 from rekord.storage.router import ROUTED_STORAGE, is_remote
 
 _SHARD_NAME = re.compile(r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$")
@@ -311,7 +311,14 @@ def find_skipped_records(found: FoundFiles) -> list[str]:
     return filter_record_files(found.skipped, starts_with_record, storage=ROUTED_STORAGE)
 
 
-def open_frames(path: str, storage: Storage = ROUTED_STORAGE, *, reuse: bool = True) -> FrameReader:
+class FrameStorage(Protocol):
+    """What reading frames needs of a storage."""
+
+    def open_read(self, path: str) -> Readable: ...
+    def stat(self, path: str) -> Stat: ...
+
+
+def open_frames(path: str, storage: FrameStorage = ROUTED_STORAGE, *, reuse: bool = True) -> FrameReader:
     """A reader of the frames of one file. Without `reuse`, frames stay valid while more are read."""
     sized = storage.stat(path).kind == "file"
     return FrameReader(storage.open_read(path), path=path, sized=sized, reuse=reuse)

@@ -39,7 +39,11 @@ _MAX_EXACT = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class EpochOrder:
-    """An order of `n` records. A block-wise one has blocks of `block` records; `lanes` is the first world size."""
+    """An order of `n` records. A block-wise one has blocks of `block` records; `lanes` is the first world size.
+
+    With several `nodes`, each has a part of the blocks that is the same in every epoch: its lanes, which follow each
+    other, read only these, so that a cache on each node has to hold no others.
+    """
 
     kind: OrderKind
     n: int
@@ -47,6 +51,7 @@ class EpochOrder:
     block: int = 1
     window: int = WINDOW_BLOCKS
     lanes: int = 1
+    nodes: int = 1
 
     def records(self, epoch: int, positions: Ids) -> Ids:
         """The record at each of these positions of an epoch."""
@@ -55,9 +60,52 @@ class EpochOrder:
         key = _core.order_key([self.seed, epoch])
         if self.kind == "exact":
             return _core.permute(positions, self.n, key)  # type: ignore[return-value]
+        if self.nodes > 1:
+            return self._records_of_nodes(epoch, positions)
         return _core.permute_blocks(  # type: ignore[return-value]
             positions, self.n, self.block, self.window, self.lanes, key
         )
+
+    def _records_of_nodes(self, epoch: int, positions: Ids) -> Ids:
+        nodes, number = self._locate_in_nodes(positions)
+        records = np.empty(len(positions), np.int64)
+        for node in np.unique(nodes).tolist():
+            begin, end = int(self._node_bounds[node]), int(self._node_bounds[node + 1])
+            key = _core.order_key([self.seed, epoch, node])
+            here = nodes == node
+            records[here] = begin + _core.permute_blocks(  # type: ignore[operator]
+                number[here], end - begin, self.block, self.window, self._lanes_per_node, key
+            )
+        return records
+
+    @property
+    def _lanes_per_node(self) -> int:
+        return self.lanes // self.nodes
+
+    @property
+    def _node_bounds(self) -> Ids:
+        """The first record of each node, and the number of all: whole blocks, as equal as possible."""
+        blocks = -(-self.n // self.block)
+        firsts = np.arange(self.nodes + 1, dtype=np.int64) * blocks // self.nodes
+        return np.minimum(firsts * self.block, self.n)
+
+    def _locate_in_nodes(self, positions: Ids) -> tuple[Ids, Ids]:
+        """The node of each position, and its number in the order of that node.
+
+        Position p belongs to lane p mod lanes, as long as every node has records left. What some have more than the
+        others comes at the end, node by node.
+        """
+        sizes, local = np.diff(self._node_bounds), self._lanes_per_node
+        rounds = int(sizes.min()) // local
+        turn, lane = np.divmod(positions, self.lanes)
+        nodes, number = lane // local, turn * local + lane % local
+        rest = positions - rounds * self.lanes
+        is_rest = rest >= 0
+        ends = np.cumsum(sizes - rounds * local)
+        last = np.searchsorted(ends, rest[is_rest], side="right")
+        nodes[is_rest] = last
+        number[is_rest] = rounds * local + rest[is_rest] - (ends - (sizes - rounds * local))[last]
+        return nodes, number
 
     def to_dict(self) -> dict[str, Any]:
         """The order as a state holds it, without the number of records."""
@@ -66,6 +114,7 @@ class EpochOrder:
         order: dict[str, Any] = {"kind": self.kind, "seed": self.seed}
         if self.kind == "block":
             order |= {"block": self.block, "window": self.window, "lanes": self.lanes}
+            order |= {"nodes": self.nodes} if self.nodes > 1 else {}
         return order
 
     def resume(self, saved: Mapping[str, Any]) -> EpochOrder:
@@ -73,9 +122,12 @@ class EpochOrder:
         if self.kind != "block":
             return self
         block, window, lanes = saved.get("block"), saved.get("window"), saved.get("lanes")
-        if not (_is_number(block) and _is_number(window) and _is_number(lanes)):
+        nodes = saved.get("nodes", 1)
+        if not (_is_number(block) and _is_number(window) and _is_number(lanes) and _is_number(nodes)):
             return self  # which is then another order than the state's
-        return replace(self, block=block, window=window, lanes=lanes)
+        if lanes % nodes:
+            return self
+        return replace(self, block=block, window=window, lanes=lanes, nodes=nodes)
 
 
 def _is_number(value: object) -> TypeGuard[int]:

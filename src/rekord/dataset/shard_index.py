@@ -43,6 +43,7 @@ from rekord.framing.frames import EVIDENCE_BYTES
 from rekord.framing.inflate import read_head, sniff_compression
 from rekord.location import Location
 from rekord.log import get_logger
+from rekord.storage.cache import cache_folder
 from rekord.storage.local import LOCAL, open_descriptor, quote_folder, read_error, read_file, read_up_to
 from rekord.storage.portability import pread
 from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
@@ -63,17 +64,6 @@ _WRITES_PER_CLEANUP = 64
 _UNFINISHED = ".unfinished"
 _UNFINISHED_SECONDS = 86_400
 _writes = count()
-
-
-def cache_folder(of: str = "index") -> str | None:
-    """The folder of cached indexes, or of something else: below REKORD_CACHE, XDG_CACHE_HOME or ~/.cache."""
-    named = os.environ.get("REKORD_CACHE")
-    if named:
-        return os.path.join(named, of)
-    usual = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(usual):  # as specified
-        usual = os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(usual, "rekord", of) if os.path.isabs(usual) else None
 
 
 def read_cached_index(path: str, size_bytes: int, mtime_ns: int, expected: IndexExpectation) -> IndexFile | None:
@@ -163,6 +153,8 @@ def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
 
     It is read from the user's cache, chunk by chunk; if nothing can be cached it stays in memory.
     """
+    if expected.checksums is not None:
+        return _open_listed_index(url, expected)
     try:
         stat = REMOTE.stat(url)
     except RekordError as failure:
@@ -180,6 +172,25 @@ def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
         write_cache_entry(name, content)
         found = read_cache_entry(name, expected) or open_index_file(url, expected, content)
     return found
+
+
+def _open_listed_index(url: str, expected: IndexExpectation) -> IndexFile | None:
+    """The same for an index whose checksums a manifest lists: they identify it, and save a request."""
+    name = f"{url}#{expected.digest}#{zlib.crc32(str(expected.checksums).encode()):08x}"
+    found = read_cache_entry(name, expected)
+    if found is not None:
+        return found
+    try:
+        content = REMOTE.head(url, _MAX_INDEX_BYTES)
+    except RekordError as failure:
+        if failure.code in ("X501", "X556"):
+            return None
+        raise
+    index = open_index_file(url, expected, content)
+    if index is None:
+        return None
+    write_cache_entry(name, content)
+    return read_cache_entry(name, expected) or index
 
 
 _FLUSH_MARKER = b"\x00\x00\xff\xff"
@@ -553,7 +564,7 @@ def _store_scanned(found: ShardIndex) -> ShardIndex:
 def _find_index(path: str, stamp: Stamp) -> ShardIndex | None:
     """An index that was written, cached, or made by another tool."""
     size_bytes = stamp[0]
-    compression = detect_file_compression(path)
+    compression = _find_compression(path)
     if (found := _load_written_index(path, stamp, compression)) is not None:
         return found
     if size_bytes < MIN_CACHED_FILE_BYTES:
@@ -648,6 +659,12 @@ def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, siz
         if following > first and (int(offsets[first]) != begin or int(offsets[following - 1]) - begin >= FLUSH_BYTES):
             return False
     return True
+
+
+def _find_compression(path: str) -> str:
+    """The compression of a file: of a remote one that a manifest lists, what it says."""
+    listed = find_shard_entry(path) if is_remote(path) else None
+    return detect_file_compression(path) if listed is None else listed.compression
 
 
 def detect_file_compression(path: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from time import monotonic
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -20,6 +20,7 @@ from rekord.dataset.manifest import MANIFEST_NAME, ConcatListing, ShardListing, 
 from rekord.dataset.readers.compressed import MAX_INFLATED_BYTES, CompressedShard, InflatedCopies
 from rekord.dataset.readers.remote import MAX_CACHED_BYTES, FetchedRangeCache, RemoteShard, fetch_records
 from rekord.dataset.samplers import Ids
+from rekord.dataset.shard_cache import fetch_file, fetch_shard, find_copy
 from rekord.dataset.shard_index import (
     ShardIndex,
     file_changed_error,
@@ -30,9 +31,10 @@ from rekord.dataset.shard_index import (
 )
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.storage.local import LOCAL, open_descriptor
+from rekord.storage.cache import DiskCache, download_in_background
+from rekord.storage.local import LOCAL, Stat, open_descriptor
 from rekord.storage.portability import pread
-from rekord.storage.router import is_remote, map_concurrently
+from rekord.storage.router import ROUTED_STORAGE, is_remote, map_concurrently
 
 
 class RecordIndexError(UsageError, IndexError):
@@ -57,6 +59,9 @@ RECHECK_SECONDS = 30.0
 
 _PARALLEL_INDEXES = 4
 """Remote files scanned concurrently; each has a few megabytes in flight."""
+
+_CONCURRENT_COPIES = 4
+"""Shards that are copied to the local disk concurrently."""
 
 MAX_OPEN_FILES = 1024
 """Shards open at a time. A mapped one holds no file descriptor, only a range of addresses."""
@@ -90,7 +95,7 @@ class Shards:
     `listed` are shards in a manifest, which is read again after unpickling; others have `paths`. `counts_origin` is
     the name of the file that `counts` come from. From remote shards, blocks of `block_records` are fetched whole.
     `stamps` are those of the files when the counts were compared with them; a listed shard without a stamp is
-    compared with the manifest when it is first used.
+    compared with the manifest when it is first used. With a `cache`, remote shards are read from copies on disk.
     """
 
     def __init__(
@@ -102,8 +107,12 @@ class Shards:
         counts_origin: str = MANIFEST_NAME,
         block_records: int | None = None,
         stamps: Sequence[Stamp] = (),
+        cache: DiskCache | None = None,
     ) -> None:
         self._listed = listed
+        self.cache = cache
+        self._copies: dict[int, str | None] = {}  # paths on the local disk; None for what cannot be stored
+        self._announced: set[int] = set()  # shards that are being downloaded ahead
         self._paths = None if paths is None else tuple(paths)
         self.remote = is_remote(listed.folder) if listed else any(map(is_remote, self._paths or ()))
         self._block_records = block_records
@@ -134,12 +143,13 @@ class Shards:
         """The shards of all parts, in this order."""
         listed = [part._listed for part in parts if part._listed is not None]
         if len(listed) == len(parts):
-            return cls(listed=ConcatListing(tuple(listed)))
+            return cls(listed=ConcatListing(tuple(listed)), cache=parts[0].cache)
         paths = [path for part in parts for path in part.paths]
         # Counts found by scanning files are looked up again: only listed counts are passed on as such.
         if not all(part.has_listed_counts for part in parts):
-            return cls(paths)
-        return cls(paths, [count for part in parts for count in part.counts], counts_origin=parts[0]._counts_origin)
+            return cls(paths, cache=parts[0].cache)
+        counts = [count for part in parts for count in part.counts]
+        return cls(paths, counts, counts_origin=parts[0]._counts_origin, cache=parts[0].cache)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -150,6 +160,7 @@ class Shards:
             # Listed counts are pickled above, or read from the manifest again.
             "counts": None if self.has_listed_counts else _numbers_to_list(self._counts),
             "block_records": self._block_records,
+            "cache": self.cache,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -159,6 +170,7 @@ class Shards:
             listed=state["listed"],
             counts_origin=state["counts_origin"],
             block_records=state["block_records"],
+            cache=state["cache"],
         )
         if state["counts"] is not None:
             self._counts = np.array(state["counts"], np.int64)
@@ -170,6 +182,76 @@ class Shards:
             return self._paths
         assert self._listed is not None
         return self._listed.paths
+
+    def place(self, shard: int) -> str:
+        """Where a shard is read from: its path, or that of a copy on the local disk, which is made if need be."""
+        path = self.paths[shard]
+        if self.cache is None or not is_remote(path):
+            return path
+        copy = self._copies.get(shard, path)
+        if copy == path or (copy is not None and not os.path.exists(copy)):
+            if copy != path:
+                self._forget_evicted()
+            if self._listed is not None:
+                copy = fetch_shard(self.cache, self._listed.entry_to_cache(shard))
+            else:
+                copy = fetch_file(self.cache, path)
+            self._copies[shard] = copy
+        return copy or path
+
+    def _forget_evicted(self) -> None:
+        """Announce shards again that were evicted since they were copied."""
+        self._copies = {shard: copy for shard, copy in self._copies.items() if copy is None or os.path.exists(copy)}
+        self._announced &= self._copies.keys()
+
+    def _known_place(self, shard: int) -> str:
+        """The same without a download: the path of a copy only if there is one."""
+        path = self.paths[shard]
+        if self.cache is None or not is_remote(path):
+            return path
+        copy = self._copies.get(shard)
+        if copy is None and self._listed is not None:
+            copy = find_copy(self.cache, self._listed.entry_to_cache(shard))
+        return copy if copy is not None and os.path.exists(copy) else path
+
+    def fetch_ahead(self, shards: Iterable[int]) -> None:
+        """Begin to copy shards to the local disk."""
+        for shard in shards:
+            if shard not in self._announced:
+                self._announced.add(shard)
+                if shard not in self._copies:
+                    download_in_background(partial(self.place, shard))
+
+    @property
+    def has_unannounced(self) -> bool:
+        """Whether any shard was neither copied nor announced."""
+        return len(self._announced) < len(self.paths)
+
+    def announce(self, ids: Ids) -> None:
+        """Begin to copy the shards of records that will be read later."""
+        self.fetch_ahead(np.unique(self.locate(ids)[0]).tolist())
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all files, as listed in a manifest or as they are now."""
+        if self._listed is not None:
+            return int(self._listed.sizes_bytes.sum())
+        return sum(one.size_bytes for one in self.stats())
+
+    def class_counts(self, column: str) -> Mapping[int, int] | None:
+        """The number of records of each class of a Label, if a manifest lists them."""
+        return None if self._listed is None else self._listed.class_counts(column)
+
+    def stats(self) -> list[Stat]:
+        """The current state of each file."""
+        return map_concurrently(ROUTED_STORAGE.stat, self.paths, remote=self.remote)
+
+    @property
+    def records_ahead(self) -> int:
+        """How many records ahead of reading shards are copied to the local disk; 0: none are."""
+        if self.cache is None or not self.remote or not len(self.paths):
+            return 0
+        return self.cache.ahead * len(self) // len(self.paths)
 
     @property
     def counted(self) -> bool:
@@ -187,7 +269,12 @@ class Shards:
         if self._counts is None and self._listed is not None:
             self._counts = self._listed.counts
         if self._counts is None:
-            found = map_concurrently(open_shard_index, self.paths, remote=self.remote, at_once=_PARALLEL_INDEXES)
+            found = map_concurrently(
+                lambda shard: open_shard_index(self.place(shard)),
+                range(len(self.paths)),
+                remote=self.remote,
+                at_once=_PARALLEL_INDEXES,
+            )
             with self._lock:
                 for shard, index in enumerate(found):
                     self._stamps.setdefault(shard, index.stamp)
@@ -212,7 +299,7 @@ class Shards:
     def where(self, record: int) -> Location:
         """The location of a record, for an error."""
         shards, records = self.locate(np.array([record], np.int64))
-        path, number = self.paths[int(shards[0])], int(records[0])
+        path, number = self._known_place(int(shards[0])), int(records[0])
         index = open_shard_index(path)
         known = number < len(index)
         return Location(path=path, record=number, offset=int(index.begins(records)[0]) if known else None)
@@ -220,7 +307,7 @@ class Shards:
     def index(self, shard: int) -> ShardIndex:
         """The index of a shard, which must be unchanged since it was opened and have the known number of records."""
         self.check_unchanged(shard)
-        path = self.paths[shard]
+        path = self._known_place(shard)
         expected = None if self._counts is None and self._listed is None else int(self.counts[shard])
         index = open_shard_index(path, expected)
         if expected is not None and len(index) != expected:
@@ -233,7 +320,11 @@ class Shards:
             return  # listed shards have an index; a missing one is reported when it is needed
         for path, compression in zip(
             self.paths,
-            map_concurrently(find_sequential_compression, self.paths, remote=self.remote),
+            map_concurrently(
+                lambda shard: find_sequential_compression(self._known_place(shard)),
+                range(len(self.paths)),
+                remote=self.remote,
+            ),
             strict=True,
         ):
             if compression is not None:
@@ -260,8 +351,9 @@ class Shards:
             listed=self._listed,
             counts_origin=self._counts_origin,
             block_records=records,
+            cache=self.cache,
         )
-        shards._counts, shards._stamps = self._counts, self._stamps
+        shards._counts, shards._stamps, shards._copies = self._counts, self._stamps, self._copies
         return shards
 
     def gather(self, ids: Ids, pool: _core.Pool) -> GatheredFrames:
@@ -290,12 +382,13 @@ class Shards:
             return  # a pipe has no stamp
         self._check_stamp(shard, read_stamp(path))
 
-    def _check_stamp(self, shard: int, stamp: Stamp) -> None:
-        """Raise if a file changed, or does not match the manifest at its first use."""
+    def _check_stamp(self, shard: int, stamp: Stamp, *, is_current: bool = False) -> None:
+        """Raise if a file changed, or does not match the manifest at its first use, which must be current."""
         before = self._stamps.get(shard)
         if before is None and self._listed is not None:
             expected_bytes = int(self._listed.sizes_bytes[shard])
-            self._listed.check_current(shard)
+            if not is_current:
+                self._listed.check_current(shard)
             if stamp[0] != expected_bytes:
                 raise shard_size_error(self.paths[shard], expected_bytes, stamp[0])
         before = self._stamps.setdefault(shard, stamp)
@@ -322,9 +415,13 @@ class Shards:
         if self._process != os.getpid():  # the lock may have been held when the process was forked
             self._process, self._lock = os.getpid(), Lock()
         self._inflate_copies(used)
+        if self.cache is not None:
+            missing = [shard for shard in used.tolist() if shard not in self._open]
+            if missing:
+                map_concurrently(self.place, missing, remote=True, at_once=_CONCURRENT_COPIES)
         with self._lock:
             if self.remote:
-                self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
+                self._open_remote([shard for shard in used.tolist() if self._is_read_remotely(shard)])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
         files, which, numbers = self._files(list(opened.values()), which.astype(np.int64), records)
         gathered: Any = _core.gather(pool, files, which, numbers)
@@ -375,10 +472,16 @@ class Shards:
         return repaired
 
     def _opened(self, shard: int, at_once: int) -> _OpenShard:
-        path = self.paths[shard]
         found = self._open.get(shard)
+        path = self.paths[shard]
         if found is not None and self.remote and is_remote(path):
+            # A copy has the digest in the manifest, and stays mapped when it is evicted.
             self._open.move_to_end(shard)
+            return found
+        if is_remote(path):
+            found = self._open[shard] = self._new(shard)
+            while len(self._open) > max(MAX_OPEN_FILES, at_once):
+                self._open.popitem(last=False)
             return found
         # A changed file must not be read through its old mapping, nor mixed with what was read before.
         self._check_stamp(shard, read_stamp(path))
@@ -388,6 +491,10 @@ class Shards:
                 self._open.popitem(last=False)
         self._open.move_to_end(shard)
         return found
+
+    def _is_read_remotely(self, shard: int) -> bool:
+        opened = self._open.get(shard)
+        return is_remote(self._known_place(shard)) if opened is None else isinstance(opened, RemoteShard)
 
     def _open_remote(self, shards: Sequence[int]) -> None:
         """Open remote shards, and check open ones for changes now and then: concurrently."""
@@ -403,15 +510,19 @@ class Shards:
         opened = map_concurrently(self._new, new, remote=True)
         stamps = map_concurrently(lambda shard: read_stamp(self.paths[shard]), due, remote=True)
         found = [(shard, one.index.stamp) for shard, one in zip(new, opened, strict=True)]
-        for shard, stamp in [*found, *zip(due, stamps, strict=True)]:
-            self._check_stamp(shard, stamp)
+        found += zip(due, stamps, strict=True)
+        if self._listed is not None:
+            # Once for all of them, after their stamps were requested.
+            self._listed.check_all_current([shard for shard, _ in found if shard not in self._stamps])
+        for shard, stamp in found:
+            self._check_stamp(shard, stamp, is_current=True)
             self._checked_at[shard] = now
         self._open.update(zip(new, opened, strict=True))
         while len(self._open) > max(MAX_OPEN_FILES, len(shards)):
             self._open.popitem(last=False)
 
     def _new(self, shard: int) -> _OpenShard:
-        path = self.paths[shard]
+        path = self.place(shard)
         expected = None if not self.counted else int(self.counts[shard])
         index = open_shard_index(path, expected)
         if expected is not None and len(index) != expected:

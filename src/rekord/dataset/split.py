@@ -56,7 +56,6 @@ from rekord.report.notebook import never_raises, render_fragment, safe_repr
 from rekord.schema import Schema
 from rekord.schema.schema import shorten_name, summarize_columns
 from rekord.storage.local import Stat
-from rekord.storage.router import ROUTED_STORAGE, map_concurrently
 
 if TYPE_CHECKING:
     import jax
@@ -175,9 +174,9 @@ class RecordView:
 
     def stats(self) -> list[Stat]:
         """The current state of each file."""
-        return map_concurrently(ROUTED_STORAGE.stat, self.shards.paths, remote=self.shards.remote)
+        return self.shards.stats()
 
-    def sampler(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
+    def sampler(self, shuffle: Shuffle, seed: int, world: int, nodes: int = 1) -> Sampler:
         """Every record once per epoch, in an order computed from seed and epoch."""
         kind: OrderKind = "sequential"
         if shuffle is True:
@@ -188,9 +187,11 @@ class RecordView:
         if kind == "sequential" and self.ids is None:
             return FileOrderSampler(self.shards)
         is_block = kind == "block"
-        order = EpochOrder(
-            kind, len(self), seed, block=self._block() if is_block else 1, lanes=world if is_block else 1
-        )
+        if nodes > 1 and not is_block:
+            raise invalid("nodes", nodes, '1, unless shuffle="block"', 'shuffle="block"')
+        order = EpochOrder(kind, len(self), seed)
+        if is_block:
+            order = EpochOrder(kind, len(self), seed, block=self._block(), lanes=world, nodes=nodes)
         return FullSampler(order) if self.ids is None else SubsetSampler(order, self.ids)
 
     def shards_for(self, sampler: Sampler) -> Shards:
@@ -198,13 +199,12 @@ class RecordView:
         if not self.shards.remote or not isinstance(sampler, (FullSampler, SubsetSampler)):
             return self.shards
         kind = sampler.order.kind
-        fits = kind == "exact" and sum(one.size_bytes for one in self.stats()) <= MAX_CACHED_BYTES
+        fits = kind == "exact" and self.shards.total_bytes <= MAX_CACHED_BYTES
         return self.shards.in_blocks(self._block()) if fits or kind == "block" else self.shards
 
     def _block(self) -> int:
         if self.block_records is None:
-            size_bytes = sum(found.size_bytes for found in self.stats())
-            self.block_records = BLOCK_BYTES * len(self.shards) // max(size_bytes, 1)
+            self.block_records = BLOCK_BYTES * len(self.shards) // max(self.shards.total_bytes, 1)
         return max(1, self.block_records)  # a manifest may hold any number
 
 
@@ -339,7 +339,9 @@ class SplitMethods(ABC):
 
         shuffle="exact" permutes all records: every order is possible, computed from `seed` and `epoch`, not stored.
         "block" shuffles blocks of neighbours, for storage that reads those much faster. True is "block" for remote
-        files, else "exact". The ranks of a `world` partition each epoch, without duplicates or gaps. The
+        files, else "exact". The ranks of a `world` partition each epoch, without duplicates or gaps. With `nodes`
+        machines of as many consecutive ranks each, a block shuffle gives each of them the same part of the records in
+        every epoch, so that a cache on its disk has to hold no others. The
         `remainder` that does not fill a step of all ranks is kept, dropped, or padded from the start of the epoch.
 
         `threads` prepare `prefetch` batches ahead in the background; with threads=1 and prefetch=0 nothing runs in
@@ -565,10 +567,12 @@ class Split(SplitMethods):
             for row in range(rows):
                 yield {name: batch[name][row] for name in names}
 
-    def sampler(self, shuffle: Shuffle, seed: int, world: int = 1) -> Sampler:
+    def sampler(self, shuffle: Shuffle, seed: int, world: int = 1, nodes: int = 1) -> Sampler:
         """Which record is at each position of an epoch."""
         if self.sampling is None:
-            return self.view.sampler(shuffle, seed, world)
+            return self.view.sampler(shuffle, seed, world, nodes)
+        if nodes > 1:
+            raise invalid("nodes", nodes, "1 for a balanced or mixed split", "nodes=1")
         if shuffle == "block":
             expected = 'False, True or "exact" for a balanced or mixed split'
             raise invalid("shuffle", shuffle, expected, "shuffle=True")
@@ -588,7 +592,7 @@ class Split(SplitMethods):
         names = checked.columns
         if names is None:
             names = tuple(self.schema) if checked.fill or checked.pad else ()
-        sampler = self.sampler(checked.shuffle, checked.seed, checked.world)
+        sampler = self.sampler(checked.shuffle, checked.seed, checked.world, checked.nodes)
         return BatchRequest(
             shards=self.view.shards_for(sampler),
             plan=plan,

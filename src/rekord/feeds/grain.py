@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _DIGITS = 16
 
-_OF_GRAIN = ("shuffle", "seed", "epoch", "rank", "world", "remainder", "prefetch", "threads")
+_OF_GRAIN = ("shuffle", "seed", "epoch", "rank", "world", "nodes", "remainder", "prefetch", "threads")
 """Options of `batches` that are Grain's to decide."""
 
 

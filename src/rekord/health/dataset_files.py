@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rekord.dataset.manifest import check_shard
 from rekord.dataset.read import check_complete, find_record_files, find_skipped_records
 from rekord.dataset.read import infer_split_name as split_by_name
 from rekord.errors import RekordError
@@ -21,8 +20,10 @@ from rekord.health.check.manifest import (
 from rekord.health.finding import Finding
 from rekord.schema import Schema
 from rekord.schema.interop.tfds import TfdsFolder, read_tfds_folder
+from rekord.storage import raw_files
 from rekord.storage.find import FoundFiles
 from rekord.storage.local import PathLike
+from rekord.storage.router import REMOTE, is_remote
 
 
 def resolve_schema(schema: Schema | PathLike | None) -> Schema | None:
@@ -65,7 +66,7 @@ def _list_manifest_files(listing: ManifestListing, findings: list[Finding]) -> d
         splits[split] = []
         for name, size_bytes in zip(part.names(split), part.shards.bytes, strict=True):
             try:
-                check_shard(listing.folder, name, size_bytes, allow_missing=False)
+                listing.check_shard(name, size_bytes, allow_missing=False)
             except RekordError as failure:
                 findings.append(Finding.from_error(failure))
                 if failure.code != "X516":
@@ -88,6 +89,7 @@ class DatasetFiles:
     listing: ManifestListing | None = None
     tfds: TfdsFolder | None = None
     label_map: LabelMapRule | None = None
+    remote_sizes: Mapping[str, int] | None = None  # of a remote folder: the bytes of all files, by path below it
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -169,9 +171,12 @@ def find_dataset_files(path: PathLike | Sequence[PathLike]) -> DatasetFiles:
     if not isinstance(path, (str, os.PathLike)):
         return DatasetFiles(paths, has_explicit_files=True, findings=findings)
     folder = os.fspath(path)
-    if not os.path.isdir(folder):
-        return DatasetFiles(paths, has_explicit_files=os.path.isfile(folder), findings=findings)
-    listing = read_manifest_listing(folder)
+    if not raw_files.isdir(folder):
+        return DatasetFiles(paths, has_explicit_files=raw_files.isfile(folder), findings=findings)
+    sizes = None
+    if is_remote(folder):
+        sizes = {name: size_bytes for name, size_bytes, _ in REMOTE.walk(folder)}
+    listing = read_manifest_listing(folder, sizes)
     if isinstance(listing, Finding):
         findings.append(listing)
         listing = None
@@ -191,7 +196,9 @@ def find_dataset_files(path: PathLike | Sequence[PathLike]) -> DatasetFiles:
             findings.append(rule)
         else:
             label_map = rule
-    return DatasetFiles(paths, folder, listing=listing, tfds=tfds, label_map=label_map, findings=findings)
+    return DatasetFiles(
+        paths, folder, listing=listing, tfds=tfds, label_map=label_map, remote_sizes=sizes, findings=findings
+    )
 
 
 def _find_unread_files(found: FoundFiles) -> Iterator[Finding]:

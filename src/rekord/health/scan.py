@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from rekord import _core
 from rekord._core import PayloadKind
 from rekord.dataset.infer import SAMPLED_RECORDS, detect_payload_kind
-from rekord.dataset.read import infer_compression, open_frames
+from rekord.dataset.read import FrameStorage, infer_compression, open_frames
 from rekord.dataset.readers.pipeline import OrderedWork
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
@@ -25,6 +25,7 @@ from rekord.health.key_columns import (
     get_payload,
     infer_key_layout,
 )
+from rekord.storage.router import ROUTED_STORAGE
 
 Item = TypeVar("Item")
 
@@ -107,16 +108,20 @@ class FileSummary:
     damaged: bool
 
 
-def scan_files(paths: Sequence[str], report: Report) -> BackgroundIterator[Finding | KeyedBatch | FileSummary]:
+def scan_files(
+    paths: Sequence[str], report: Report, storage: FrameStorage = ROUTED_STORAGE
+) -> BackgroundIterator[Finding | KeyedBatch | FileSummary]:
     """Everything in these files, in order, and a summary of each; read and decoded by background threads."""
-    return BackgroundIterator(_scan_files(paths, report), _PREFETCH_ITEMS)
+    return BackgroundIterator(_scan_files(paths, report, storage), _PREFETCH_ITEMS)
 
 
-def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | KeyedBatch | FileSummary]:
+def _scan_files(
+    paths: Sequence[str], report: Report, storage: FrameStorage
+) -> Iterator[Finding | KeyedBatch | FileSummary]:
     for path in paths:
         records, payload_bytes = report.records, report.payload_bytes
         damaged = False
-        for item in scan_file(path, report, read_ahead=True):
+        for item in scan_file(path, report, read_ahead=True, storage=storage):
             damaged = damaged or (isinstance(item, Finding) and item.severity == "error")
             yield item
             del item
@@ -124,7 +129,12 @@ def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | Keye
 
 
 def scan_file(
-    path: str, report: Report, *, enough: tuple[int, int] | None = None, read_ahead: bool = False
+    path: str,
+    report: Report,
+    *,
+    enough: tuple[int, int] | None = None,
+    read_ahead: bool = False,
+    storage: FrameStorage = ROUTED_STORAGE,
 ) -> Iterator[Finding | KeyedBatch]:
     """Everything in one file: a KeyedBatch for each run of records, a Finding for each problem with the bytes.
 
@@ -134,7 +144,7 @@ def scan_file(
     """
     report.files += 1
     try:
-        with open_frames(path, reuse=not read_ahead) as reader:
+        with open_frames(path, storage, reuse=not read_ahead) as reader:
             # For a sample, a large file is not searched to its end.
             frames = _iter_frames(reader, None if enough is None else enough[1])
             with closing(BackgroundIterator(frames, _PREFETCH_SLABS) if read_ahead else frames) as found:

@@ -17,7 +17,7 @@ from rekord.sources.image_csv import ImageCsvReader, find_columns, recognize_ima
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, is_image_name
 from rekord.sources.segmentation import recognize_pair_list
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 HEAD_BYTES = 256 * 1024
 _SAMPLE_ROWS = 20
@@ -39,7 +39,7 @@ def read_file_head(path: str, most_bytes: int = HEAD_BYTES) -> bytes:
     if not raw_files.isfile(path):
         return b""
     try:
-        with LOCAL.open_read(path) as file:
+        with RAW_FILES.open_read(path) as file:
             return read_head(file, most_bytes)
     except RekordError:
         return b""

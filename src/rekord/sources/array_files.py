@@ -46,7 +46,6 @@ from rekord.sources.image_folder import (
     validate_folder,
 )
 from rekord.storage import raw_files
-from rekord.storage.raw_files import split_member_path
 
 ImagesAs: TypeAlias = Literal["png", "jpeg"]
 JPEG_QUALITY = 95
@@ -109,8 +108,8 @@ class ArrayReader(Protocol):
 
 @contextmanager
 def open_for_library(path: str) -> Iterator[Any]:
-    """What a library opens: the path of a file, or the contents of a member of an archive."""
-    if split_member_path(path) is None:
+    """What a library opens: the path of a file, or the contents of a remote one or of a member of an archive."""
+    if raw_files.is_plain(path):
         yield path
     else:
         with raw_files.open_seekable(path) as file:

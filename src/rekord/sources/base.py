@@ -7,8 +7,9 @@ import gzip
 import os
 import re
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -18,7 +19,10 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.local import LOCAL, PathLike, Readable, Stat, read_error
+from rekord.storage.local import PathLike, Readable, Stat, read_error
+from rekord.storage.raw_files import RAW_FILES
+from rekord.storage.remote_files import PREFETCHED_FILES, RemotePath, listed_once
+from rekord.storage.router import is_remote
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -286,6 +290,41 @@ def full_path(source: Source, path: str) -> str:
     return os.path.join(root, *path.split("/")) if root and path else path
 
 
+def read_part(source: PartitionedSource, part: SourcePart) -> Iterator[Chunk]:
+    """The rows of a part, in order. Remote files that rows refer to are fetched ahead."""
+    chunks = source.read(part)
+    return _prefetch(chunks) if is_remote(getattr(source, "root", "")) else chunks
+
+
+def _prefetch(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    waiting: deque[tuple[Chunk, int]] = deque()
+    count = 0
+    with ThreadPoolExecutor(PREFETCHED_FILES, thread_name_prefix="rekord-fetch") as threads:
+        try:
+            for chunk in chunks:
+                paths = _find_remote_paths(chunk)
+                for path in paths[:PREFETCHED_FILES]:
+                    path.prefetch(threads)
+                waiting.append((chunk, len(paths)))
+                count += len(paths)
+                while waiting and count > PREFETCHED_FILES:
+                    first, files = waiting.popleft()
+                    yield first
+                    count -= files
+            while waiting:
+                yield waiting.popleft()[0]
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _find_remote_paths(chunk: Chunk) -> list[RemotePath]:
+    values = chunk.values
+    if isinstance(chunk, ColumnChunk):
+        columns = values.values() if isinstance(values, dict) else ()
+        return [one for column in columns if isinstance(column, list) for one in column if type(one) is RemotePath]
+    return [one for one in values.values() if type(one) is RemotePath] if isinstance(values, Mapping) else []
+
+
 READ_BYTES = 4 << 20
 """The size of one read from a file."""
 
@@ -317,6 +356,11 @@ def list_files(path: str, extensions: Sequence[str]) -> FileListing:
     Hidden names and links to folders are skipped: nothing is read twice. A pattern may contain `*`, `?`, `[…]`, and
     `**` for any number of folders; a path that exists is not a pattern.
     """
+    with listed_once():
+        return _list_files(path, extensions)
+
+
+def _list_files(path: str, extensions: Sequence[str]) -> FileListing:
     stat = _stat_or_none(path)
     if stat is not None and stat.kind != "folder":
         root, name = os.path.split(path)
@@ -326,7 +370,7 @@ def list_files(path: str, extensions: Sequence[str]) -> FileListing:
     elif _GLOB_CHARACTERS.search(path):
         root, pattern = _split_pattern(path)
     else:
-        LOCAL.stat(path)  # raises X501
+        RAW_FILES.stat(path)  # raises X501
         raise AssertionError("it was missing a moment ago")
     names = list(_iter_names(root or ".", ""))
     kept = [name for name in names if _is_match(name, pattern) and _has_extension(name, extensions, pattern)]
@@ -334,7 +378,7 @@ def list_files(path: str, extensions: Sequence[str]) -> FileListing:
         raise _no_files_error(path, extensions, len(names), pattern is not None)
     kept.sort(key=os.fsencode)
     full = {name: os.path.join(root, *name.split("/")) for name in kept}
-    return FileListing(root, tuple(_to_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept))
+    return FileListing(root, tuple(_to_source_file(name, full[name], RAW_FILES.stat(full[name])) for name in kept))
 
 
 def source_path(path: str | os.PathLike[str], kind: str) -> str:
@@ -365,13 +409,17 @@ class SizeCheckedFile:
 
     def __init__(self, path: str, file: SourceFile, begin: int = 0, end: int | None = None) -> None:
         self.path = path
-        self._file: Readable = LOCAL.open_read(path)
+        self._file: Readable = RAW_FILES.open_read(path)
         self._size_bytes = file.size_bytes
         self._begin = self._at = begin
         self._end = file.size_bytes if end is None else end
         if self._file.size_bytes != file.size_bytes:
             self._file.close()
-            raise changed_file_error(path, file.size_bytes, LOCAL.stat(path).size_bytes)
+            raise changed_file_error(path, file.size_bytes, RAW_FILES.stat(path).size_bytes)
+        version = getattr(self._file, "version", None)  # of remote files
+        if version is not None and version != file.mtime_ns:
+            self._file.close()
+            raise changed_file_error(path, file.size_bytes, None)
         if begin:
             self._file.seek(begin)
 
@@ -455,6 +503,7 @@ def open_source_file(
 
 Item = TypeVar("Item")
 Survey = TypeVar("Survey")
+_MAX_SINGLE_CHECKS = 4  # files that are compared by a request each
 _MAX_ITEMS = 1 << 16  # in one part, however small they are
 
 
@@ -492,17 +541,34 @@ class SurveyCache(Generic[Survey]):
 
 def check_unchanged(path: str, file: SourceFile) -> None:
     """Raise X526 if the size of a file has changed since the source was inspected."""
-    size_bytes = LOCAL.stat(path).size_bytes
-    if size_bytes != file.size_bytes:
-        raise changed_file_error(path, file.size_bytes, size_bytes)
+    facts = RAW_FILES.stat(path)
+    if facts.size_bytes != file.size_bytes:
+        raise changed_file_error(path, file.size_bytes, facts.size_bytes)
+    if is_remote(path) and facts.mtime_ns != file.mtime_ns:
+        raise changed_file_error(path, file.size_bytes, None)
 
 
-def changed_file_error(path: str, expected_bytes: int, found_bytes: int) -> RekordError:
+def check_remote_files(source: Source, files: Sequence[SourceFile]) -> None:
+    """Raise X526 if a remote file changed since the source was inspected: its rows may be of both versions.
+
+    Local files are compared when they are opened; each of these would be a request, and one listing has all of them.
+    """
+    if not files or not is_remote(getattr(source, "root", "")):
+        return
+    with listed_once(again=True):
+        if len(files) > _MAX_SINGLE_CHECKS:
+            RAW_FILES.list(getattr(source, "root", ""))  # with all below it
+        for file in files:
+            check_unchanged(full_path(source, file.path), file)
+
+
+def changed_file_error(path: str, expected_bytes: int, found_bytes: int | None) -> RekordError:
+    """The error for a file that changed since the source was inspected; no `found_bytes`: in its content."""
     return error(
         "X526",
         location=Location(path=path),
         expected=f"{expected_bytes:,} bytes, as when the source was inspected",
-        found=f"{found_bytes:,} bytes",
+        found="other content" if found_bytes is None else f"{found_bytes:,} bytes",
         do="wait until the file is complete, then run the same command again",
     )
 
@@ -543,7 +609,7 @@ def empty_file_error(path: str | None, found: str, *, expected: str) -> RekordEr
 
 def _stat_or_none(path: str) -> Stat | None:
     try:
-        return LOCAL.stat(path)
+        return RAW_FILES.stat(path)
     except RekordError as failure:
         if failure.code == "X501":
             return None
@@ -569,12 +635,12 @@ def _split_pattern(pattern: str) -> tuple[str, str]:
     fixed = next(i for i, part in enumerate(parts) if _GLOB_CHARACTERS.search(part))
     root = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "")
     if root:
-        LOCAL.stat(root)  # raises X501
+        RAW_FILES.stat(root)  # raises X501
     return root, "/".join(part for part in parts[fixed:] if part)
 
 
 def _iter_names(folder: str, below: str, levels: int = 0) -> Iterator[str]:
-    for entry in LOCAL.list(folder):
+    for entry in RAW_FILES.list(folder):
         if entry.name.startswith(_HIDDEN_PREFIXES):
             continue
         if entry.kind == "file":

@@ -21,7 +21,7 @@ from rekord.sources import detection_common as detection
 from rekord.sources.detection_common import AnnotationSource, RowEntry
 from rekord.sources.image_folder import SourceListing
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; larger claims are not believed
 _MAX_DIGITS = 13  # of 5 bits each: a run length is below 2**63
@@ -218,15 +218,15 @@ class CocoDocument(NamedTuple):
 
 def find_root(path: str, images: str | None) -> str:
     """The folder that contains both the JSON files and the images."""
-    if LOCAL.stat(path).kind == "folder":
+    if RAW_FILES.stat(path).kind == "folder":
         root = path
     else:
         folder = os.path.dirname(path) or "."
-        upwards = os.path.basename(os.path.normpath(folder)).lower() in _ANNOTATION_FOLDERS
-        root = os.path.normpath(os.path.join(folder, "..")) if upwards and images is None else folder
+        upwards = os.path.basename(raw_files.normpath(folder)).lower() in _ANNOTATION_FOLDERS
+        root = raw_files.normpath(os.path.join(folder, "..")) if upwards and images is None else folder
     if images is None:
         return root
-    if LOCAL.stat(images).kind != "folder":
+    if RAW_FILES.stat(images).kind != "folder":
         raise error(
             "U605",
             "`images` is a file, expected a folder",
@@ -235,17 +235,17 @@ def find_root(path: str, images: str | None) -> str:
             found="a file",
             do=f"images={os.path.dirname(images) or '.'!r}",
         )
-    if os.path.isabs(root) != os.path.isabs(images):
-        root, images = os.path.abspath(root), os.path.abspath(images)
+    if raw_files.isabs(root) != raw_files.isabs(images):
+        root, images = raw_files.abspath(root), raw_files.abspath(images)
     try:
-        return os.path.commonpath([os.path.normpath(root), os.path.normpath(images)]) or "."
+        return raw_files.commonpath([raw_files.normpath(root), raw_files.normpath(images)]) or "."
     except ValueError:
-        return os.path.commonpath([os.path.abspath(root), os.path.abspath(images)])
+        return raw_files.commonpath([raw_files.abspath(root), raw_files.abspath(images)])
 
 
 def find_json_files(path: str) -> list[CocoFile]:
     """The JSON files of a path: itself, or those of a folder, one per split."""
-    if LOCAL.stat(path).kind != "folder":
+    if RAW_FILES.stat(path).kind != "folder":
         token = _split_file_name(path)[1]
         return [CocoFile(path, token, None)]
     found = list(_iter_json_files(path))
@@ -276,7 +276,7 @@ def _iter_json_files(folder: str) -> Iterator[CocoFile]:
             return
     exported = [
         CocoFile(os.path.join(folder, entry.name, ROBOFLOW_FILE_NAME), entry.name, None)
-        for entry in LOCAL.list(folder)
+        for entry in RAW_FILES.list(folder)
         if entry.kind == "folder" and raw_files.isfile(os.path.join(folder, entry.name, ROBOFLOW_FILE_NAME))
     ]
     yield from exported or _select_best_kind(folder)
@@ -285,7 +285,7 @@ def _iter_json_files(folder: str) -> Iterator[CocoFile]:
 def _select_best_kind(folder: str) -> list[CocoFile]:
     """The JSON files of a folder, of the kind that best describes boxes."""
     kinds: dict[str, list[CocoFile]] = {}
-    for entry in LOCAL.list(folder):
+    for entry in RAW_FILES.list(folder):
         if entry.kind == "file" and entry.name.lower().endswith(".json") and not entry.name.startswith("."):
             kind, token = _split_file_name(entry.name)
             kinds.setdefault(kind, []).append(CocoFile(os.path.join(folder, entry.name), token, None))
@@ -296,7 +296,7 @@ def _split_file_name(path: str) -> tuple[str, str]:
     """The kind in a JSON file's name, and the rest of the name."""
     name = os.path.basename(path)
     if name == ROBOFLOW_FILE_NAME:
-        return "", os.path.basename(os.path.dirname(os.path.abspath(path)))
+        return "", os.path.basename(os.path.dirname(raw_files.abspath(path)))
     stem = os.path.splitext(name)[0]
     for kind in _FILE_KINDS:
         if kind and stem.lower().startswith(f"{kind}_"):
@@ -309,7 +309,7 @@ def candidate_image_folders(file: CocoFile, root: str) -> Iterator[str]:
     folder = os.path.dirname(file.path) or "."
     if os.path.basename(file.path) == ROBOFLOW_FILE_NAME:
         yield folder
-    bases = [root] if os.path.normpath(root) == os.path.normpath(folder) else [root, folder]
+    bases = [root] if raw_files.normpath(root) == raw_files.normpath(folder) else [root, folder]
     for base in bases:
         for token in dict.fromkeys([file.token, file.split or detection.parse_split_name(file.token) or file.token]):
             yield os.path.join(base, "images", token)

@@ -57,7 +57,7 @@ class ColourTable(NamedTuple):
 
 def find_colour_table(folders: list[str]) -> str | None:
     """The first table of colours in these folders, by its name: `label_colors.txt`, `class_dict.csv`, …"""
-    for folder in dict.fromkeys(map(os.path.normpath, folders)):
+    for folder in dict.fromkeys(map(raw_files.normpath, folders)):
         names = sorted(raw_files.listdir(folder), key=os.fsencode) if raw_files.isdir(folder) else []
         for path in [os.path.join(folder, name) for name in names if _TABLE_NAMES.fullmatch(name.lower())]:
             if raw_files.isfile(path):

@@ -58,8 +58,8 @@ from rekord.sources.tiff import TIFF_EXTENSIONS, TiffReader
 from rekord.sources.video_csv import recognize_video_list
 from rekord.storage import raw_files
 from rekord.storage.find import is_record_name
-from rekord.storage.local import LOCAL
-from rekord.storage.raw_files import is_archive_name, to_member_path
+from rekord.storage.raw_files import RAW_FILES, is_archive_name, to_member_path
+from rekord.storage.remote_files import listed_once
 from rekord.storage.router import is_remote
 
 MEDIA_KINDS = ("audio_folder", "video_folder")
@@ -126,29 +126,35 @@ def identify_source(
     `layout` is the one that the user asks for: where the data can be read so, it overrides every doubt.
     `annotation_format` says that the path is a folder that Datumaro reads.
     """
-    place = to_member_path(as_path("path", path))
-    if annotation_format is not None and not is_remote(place):
+    with listed_once():
+        return _identify(to_member_path(as_path("path", path)), layout, annotation_format)
+
+
+def _identify(place: str, layout: str | None, annotation_format: str | None) -> DetectedSource:
+    if annotation_format is not None:
         wanted = layout if layout in LAYOUTS else None
         return DetectedSource("datumaro", place, given=place, format=annotation_format, layout=wanted)
-    if is_remote(place):
-        raise error(
-            "U604",
-            "raw data cannot be read from remote storage yet",
-            location=Location(path=place),
-            expected="a local path",
-            found=place.partition("://")[0][:30] + "://",
-            do="copy the data to local storage, and write from the copy",
-        )
+    is_folder_name = is_remote(place) and "." not in os.path.basename(place)
+    if is_folder_name and raw_files.isfile(os.path.join(place, "rekord.json")):
+        return DetectedSource("records", place, given=place)  # listing all of a large dataset takes long
     if not raw_files.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))
         if kind not in (None, "image_folder", *MEDIA_KINDS):
-            matched = next(iglob(place, recursive=True), None)  # none in an archive
+            matched = _first_match(place)
             return DetectedSource(str(kind if matched is None else _correct_kind(kind, matched)), place)
-    if LOCAL.stat(place).kind != "folder":
+    if RAW_FILES.stat(place).kind != "folder":
         if is_archive_name(place) and _is_folder_archive(place):
             return _identify_archive(place, layout)
         return _identify_file(place, layout)
     return _identify_folder(place, layout)._replace(given=place)
+
+
+def _first_match(pattern: str) -> str | None:
+    """A file that matches; none in an archive."""
+    if not is_remote(pattern):
+        return next(iglob(pattern, recursive=True), None)
+    listing = list_files(pattern, ())
+    return listing.full(listing.files[0])
 
 
 def identify_masked(images: str, masks: str, *, layout: str | None = None) -> DetectedSource:
@@ -161,7 +167,7 @@ def _prefer_arrays(found: DetectedSource) -> DetectedSource:
     """Folders of TIFF files, volumes or `.npy` files are stored as arrays: readers of images do not decode them."""
     if found.kind == "segmentation" and found.masks is not None and not found.folders:
         kind = _find_array_kind(found.path)
-        is_same = os.path.realpath(found.path) == os.path.realpath(found.masks)
+        is_same = raw_files.realpath(found.path) == raw_files.realpath(found.masks)
         if kind is None or is_same or kind != _find_array_kind(found.masks):
             return found
         if kind == "tiff" and _are_png_like(found.path):
@@ -332,7 +338,8 @@ def _read_tar_names(path: str) -> list[str]:
     """The names of the first files in a tar file; none if it cannot be read."""
     with (
         suppress(tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError),
-        tarfile.open(path) as tar,
+        raw_files.open_binary(path) as file,
+        tarfile.open(fileobj=file) as tar,
     ):
         return [info.name.removeprefix("./") for info in islice(tar, _MAX_TAR_NAMES) if info.isfile()]
     return []
@@ -341,10 +348,10 @@ def _read_tar_names(path: str) -> list[str]:
 def _identify_archive(path: str, layout: str | None) -> DetectedSource:
     """The kind of what an archive contains: a folder, or a single file."""
     inside = f"{path}!"
-    entries = LOCAL.list(inside)
+    entries = RAW_FILES.list(inside)
     while len(entries) == 1 and entries[0].kind == "folder":
         inside = os.path.join(inside, entries[0].name)
-        entries = LOCAL.list(inside)
+        entries = RAW_FILES.list(inside)
     if len(entries) == 1:
         return _identify_file(os.path.join(inside, entries[0].name), layout)._replace(given=path)
     return _identify_folder(inside, layout)._replace(given=path)
@@ -397,7 +404,7 @@ def _add_media_readings(refused: RekordError, survey: FolderSurvey) -> None:
 
 def _identify_annotations(path: str, layout: str | None, refused: RekordError) -> DetectedSource:
     """The reading by Datumaro of a folder that no other source reads; else the refusal, with its readings."""
-    formats = detect_formats(path)
+    formats = () if is_remote(path) else detect_formats(path)
     if len(formats) == 1:
         guess = SourceGuess(None, f"annotations in the format {formats[0]}, read with Datumaro")
         wanted = layout if layout in LAYOUTS else None
@@ -476,7 +483,7 @@ def _identify_array_masks(path: str, kind: str, files: Sequence[str]) -> Detecte
     """A folder of arrays and one of their masks; U621 if a folder is named as one of masks, and is none."""
     folders: dict[str, set[str]] = {}
     for file in files:
-        folder, name = os.path.split(os.path.relpath(file, path))
+        folder, name = os.path.split(raw_files.relpath(file, path))
         folders.setdefault(folder or ".", set()).add(name.partition(".")[0])
     masks = [folder for folder in folders if _MASK_FOLDER.search(folder)]
     others = [folder for folder in folders if folder not in masks]
@@ -487,7 +494,7 @@ def _identify_array_masks(path: str, kind: str, files: Sequence[str]) -> Detecte
         rest = sorted(set(others) - {images})
         unused = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} not used" if rest else ""
         guess = SourceGuess(None, f"arrays in {images} and their masks in {masks[0]}{unused}")
-        image_place, mask_place = (os.path.normpath(os.path.join(path, one)) for one in (images, masks[0]))
+        image_place, mask_place = (raw_files.normpath(os.path.join(path, one)) for one in (images, masks[0]))
         return DetectedSource(_MASKED_KINDS[kind], image_place, mask_place, guesses=(guess,), labelled=False)
     found = f"arrays in {preview(others[0])}, and probably their masks in {preview(masks[0])}"
     do = f"rekord write {shlex.quote(join_path(os.path.join(path, others[0]), ''))} OUT"
@@ -497,7 +504,7 @@ def _identify_array_masks(path: str, kind: str, files: Sequence[str]) -> Detecte
 def _is_in_folders(files: Sequence[str]) -> bool:
     """Whether files are in at least two folders of classes, with several in each."""
     folders = Counter(map(os.path.dirname, files))
-    return len(folders) > 1 and os.path.commonpath(folders) not in folders and min(folders.values()) > 1
+    return len(folders) > 1 and raw_files.commonpath(list(folders)) not in folders and min(folders.values()) > 1
 
 
 _MEDIA_LISTS = {"audio_folder": recognize_audio_list, "video_folder": recognize_video_list}
@@ -512,7 +519,7 @@ def _identify_listed(
     if not lists:
         return None
     kind, name = folder.replace("_folder", "_csv"), folder.removesuffix("_folder")
-    places = [os.path.relpath(path, survey.root).split(os.sep)[:-1] for path in files[folder]]
+    places = [raw_files.relpath(path, survey.root).split(os.sep)[:-1] for path in files[folder]]
     classes = {parts[0] for parts in places if parts and split_of_folder(parts[0]) is None}
     if len(lists) == 1 and (len(classes) < 2 or all(map(is_container, classes))):
         guess = SourceGuess(None, f"{name} files are those that {os.path.basename(lists[0])} lists")

@@ -204,7 +204,7 @@ def to_source_files(files: Mapping[str, os.stat_result]) -> tuple[SourceFile, ..
 
 def relative_path(root: str, path: str) -> str:
     """A path below the root, separated by "/"."""
-    return os.path.relpath(path, root).replace(os.sep, "/")
+    return raw_files.relpath(path, root).replace(os.sep, "/")
 
 
 def find_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
@@ -253,13 +253,13 @@ def candidate_image_folders(path: str, kind: FileKind = IMAGE_FILES) -> list[str
     # Lists in a folder of their own are next to the folder of the images.
     above = [f"../{one}" for one in kind.folders[:3]] if os.path.basename(folder).lower() in LIST_FOLDERS else []
     names = [*usual, *others[:_MAX_TRIED], *above, *([".."] if above else [])]
-    places = dict.fromkeys(os.path.normpath(os.path.join(folder, *one.split("/"))) for one in names)
+    places = dict.fromkeys(raw_files.normpath(os.path.join(folder, *one.split("/"))) for one in names)
     return [place for place in places if raw_files.isdir(place)]
 
 
 def find_image_folder(names: Sequence[str], candidates: Iterable[str]) -> str | None:
     """The folder that has the most of the images, the first of equals; if none has any, the first that exists."""
-    folders = [one for one in dict.fromkeys(map(os.path.normpath, candidates)) if raw_files.isdir(one)]
+    folders = [one for one in dict.fromkeys(map(raw_files.normpath, candidates)) if raw_files.isdir(one)]
     tried = names[:_MAX_TRIED]
     counts = [sum([find_image(folder, name) is not None for name in tried]) for folder in folders]
     return folders[counts.index(max(counts))] if folders else None
@@ -271,7 +271,7 @@ def strip_folders(path: str, left_off: int) -> str:
 
 def stat_listed(base: str, path: str, kind: FileKind = IMAGE_FILES) -> tuple[str, os.stat_result] | None:
     """A listed file and its path below `base`; None if it does not exist, or the path leads out of `base`."""
-    if os.path.normpath(path).split(os.sep)[0] == "..":
+    if raw_files.normpath(path).split(os.sep)[0] == "..":
         return None
     found = stat_image(os.path.join(base, path), kind)
     return None if found is None else (path + found[0][len(os.path.join(base, path)) :], found[1])
@@ -425,9 +425,9 @@ def read_class_names(path: str) -> tuple[str, ...]:
     """The names in a file, one per line, optionally after their ids; none if they are not unique."""
     names = []
     try:
+        if raw_files.getsize(path) > MAX_LABEL_BYTES:
+            return ()
         with raw_files.open_text(path, "utf-8-sig") as file:
-            if os.fstat(file.fileno()).st_size > MAX_LABEL_BYTES:
-                return ()
             names = [line.strip() for line in file if line.strip()]
     except (OSError, ValueError):
         return ()
@@ -443,7 +443,7 @@ def read_class_names(path: str) -> tuple[str, ...]:
 
 def find_class_names(folders: Iterable[str]) -> tuple[tuple[str, ...], str | None]:
     """The names in the first file of class names in these folders, and its path."""
-    for folder in dict.fromkeys(map(os.path.normpath, folders)):
+    for folder in dict.fromkeys(map(raw_files.normpath, folders)):
         with suppress(OSError):
             for name in sorted(raw_files.listdir(folder), key=os.fsencode):
                 path = os.path.join(folder, name)

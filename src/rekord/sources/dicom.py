@@ -29,7 +29,7 @@ from rekord.sources.array_files import (
 )
 from rekord.sources.image_folder import class_names
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 DICOM_EXTENSIONS = (".dcm", ".dicom", ".dic")
 _MAGIC_OFFSET = 128
@@ -162,7 +162,7 @@ class DicomReader:
         if palette:
             dtype = np.dtype(np.uint8 if _palette_bits(dataset) <= 8 else np.uint16)
         form, rows = ArrayForm(dtype, shape), frames if self.pages else 1
-        check_array_size(path, form, LOCAL.stat(path).size_bytes, rows=rows)
+        check_array_size(path, form, RAW_FILES.stat(path).size_bytes, rows=rows)
         return form, rows
 
     def _inverts(self, dataset: Any) -> bool:

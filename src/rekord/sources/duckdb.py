@@ -30,6 +30,7 @@ from rekord.sources.sqlite import check_unique_names, open_changes_error, query_
 from rekord.sources.table_files import TableFiles, check_same_columns, kept_columns
 from rekord.sources.tables import TableColumn, build_facts
 from rekord.sources.value_tables import check_head, missing_table_error, several_tables_error, table_name
+from rekord.storage import raw_files
 from rekord.storage.archives import require_own_file
 
 EXTENSIONS = (".duckdb", ".ddb", ".db")
@@ -120,13 +121,14 @@ class DuckdbSource(TableFiles):
     def _open(self, path: str, file: SourceFile) -> Iterator[Any]:
         """The rows of a file in record batches."""
         package = import_reader("duckdb", "sql", "a DuckDB database")
-        require_own_file(path, "a DuckDB database")
         check_head(path, file, "DuckDB database", MAGIC, MAGIC_OFFSET)
         _check_size(path, file)
-        if os.path.exists(f"{path}.wal") and os.path.getsize(f"{path}.wal"):
+        place = raw_files.local_file(path)
+        require_own_file(place, "a DuckDB database")
+        if raw_files.isfile(f"{path}.wal") and raw_files.getsize(f"{path}.wal"):
             raise open_changes_error(path, ".wal", f"duckdb {path} CHECKPOINT")
         try:
-            database = package.connect(os.path.abspath(path), read_only=True, config=_SETTINGS)
+            database = package.connect(os.path.abspath(place), read_only=True, config=_SETTINGS)
         except package.Error as failure:
             raise corrupt_file_error(path, "DuckDB database", _first_line(failure)) from None
         reader: Any = None

@@ -106,7 +106,7 @@ def weigh_folder(survey: FolderSurvey, layout: str | None) -> DetectedSource:
         raise refusal(survey, [*annotated, *_other_readings(survey, annotated)], f"{kinds}: {examples}")
     datasets = _find_datasets(survey)
     if datasets:
-        name = os.path.relpath(datasets[0].source.path, survey.root).split(os.sep)[0]
+        name = raw_files.relpath(datasets[0].source.path, survey.root).split(os.sep)[0]
         what = f"a folder of datasets: {preview(name)} is one (rk.sources.{datasets[0].source.kind})"
         raise refusal(survey, datasets, what)
     unexplained = _find_unexplained(survey, classes)
@@ -150,7 +150,7 @@ def _find_reading_doubt(survey: FolderSurvey, reading: Reading) -> str | None:
 
 
 def _has_one_split(survey: FolderSurvey, path: str) -> bool:
-    below = [os.path.relpath(survey.path(parts), path).split(os.sep)[0] for parts in survey.image_folders]
+    below = [raw_files.relpath(survey.path(parts), path).split(os.sep)[0] for parts in survey.image_folders]
     return not any(split_of_folder(name) is not None for name in below)
 
 

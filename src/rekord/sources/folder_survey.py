@@ -16,7 +16,7 @@ from rekord.sources.base import SourceFacts, SourceGuess, UnusedInput
 from rekord.sources.image_folder import is_image_name, split_of_folder, strip_image_extension, to_printable_path
 from rekord.sources.segmentation import find_mask_naming
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 _MAX_FOLDERS = 3000  # inspected in all, however large a tree is
 _MAX_NAMES = 1000  # kept per folder and kind, however many files it has
@@ -302,7 +302,7 @@ def _inspect_folder(path: str, parts: Parts) -> SurveyedFolder:
     folders: list[str] = []
     images: list[str] = []
     others: list[str] = []
-    for entry in LOCAL.list(path):
+    for entry in RAW_FILES.list(path):
         name = entry.name
         if _is_hidden(name):
             continue
@@ -327,7 +327,7 @@ def find_unused_files(folder: str, used: Iterable[str], kind: str) -> tuple[Unus
     """The files below a folder that are not among the `used` paths, grouped by folder, extension and reason."""
     by_folder: dict[str, set[str]] = {}
     for path in used:
-        place, name = os.path.split(os.path.abspath(path))
+        place, name = os.path.split(raw_files.abspath(path))
         by_folder.setdefault(place, set()).add(name)
     stems = {os.path.splitext(name)[0] for names in by_folder.values() for name in names}
     groups: dict[tuple[str, str, str], list[str]] = {}
@@ -338,7 +338,7 @@ def find_unused_files(folder: str, used: Iterable[str], kind: str) -> tuple[Unus
         for parts in level:
             walked += 1
             place = os.path.join(folder, parts)
-            known = by_folder.get(os.path.abspath(place), set())
+            known = by_folder.get(raw_files.abspath(place), set())
             try:
                 with raw_files.scandir(place) as entries:
                     listed = sorted([(one.name, one.is_dir(follow_symlinks=False)) for one in entries])

@@ -177,7 +177,7 @@ def _open_file(path: str, file: SourceFile) -> Iterator[Any]:
     describe = lambda text: f"data that cannot be read: {text[:80]}"  # noqa: E731
     with open_library_file(path, file, "HDF5 file", (RuntimeError, KeyError, TypeError), describe):
         if split_member_path(path) is None:
-            with h5py.File(path, "r", rdcc_nbytes=_CACHE_BYTES, locking=False) as opened:
+            with h5py.File(raw_files.local_file(path), "r", rdcc_nbytes=_CACHE_BYTES, locking=False) as opened:
                 yield opened
         else:
             with raw_files.open_binary(path) as raw, h5py.File(raw, "r", rdcc_nbytes=_CACHE_BYTES) as opened:

@@ -536,7 +536,7 @@ class ImageCsvSource(ListingSource):
             kinds[is_text, tuple([one for one, _ in columns.flags])] = path
             folders = [self.images] if self.images else candidate_image_folders(path, self.files)
             base, left_off = find_base([line.image for line in found if line.code is None], folders, self.files)
-            if self.images is None and os.path.normpath(base) != os.path.normpath(os.path.dirname(path) or "."):
+            if self.images is None and raw_files.normpath(base) != raw_files.normpath(os.path.dirname(path) or "."):
                 what = f"{self.files.plural} are in {to_printable_path(relative_path(self.root, base))}"
                 guesses.append(SourceGuess(self.files.name, what, "root=…"))
             below = relative_path(root, base)
@@ -592,7 +592,7 @@ class ImageCsvSource(ListingSource):
             path, facts = found
             lines[i] = line = line._replace(image=path)
             # An image may have several texts, but not one of them twice.
-            identity = (os.path.normpath(path), line.label if is_text else None)
+            identity = (raw_files.normpath(path), line.label if is_text else None)
             where = f"{line.line:,}" if line.list == lines[0].list else f"{line.line:,} of {line.list}"
             earlier = first.setdefault(identity, where)
             if earlier != where:
@@ -687,13 +687,13 @@ class ImageCsvSource(ListingSource):
     def _find_unlisted(self, images: Sequence[SourceFile], files: Iterable[SourceFile]) -> list[UnusedInput]:
         """The images and lists next to those that are used."""
         root = self.images or self.root
-        listed = {os.path.normpath(file.path) for file in images}
+        listed = {raw_files.normpath(file.path) for file in images}
         folders = Counter(os.path.dirname(path) for path in listed)
         unused = []
         for folder in sorted(folders)[:_MAX_TRIED]:
             with suppress(OSError), raw_files.scandir(os.path.join(root, folder)) as entries:
                 names = [entry.name for entry in entries if self.files.is_name(entry.name)]
-                more = sum([os.path.normpath(os.path.join(folder, name)) not in listed for name in names])
+                more = sum([raw_files.normpath(os.path.join(folder, name)) not in listed for name in names])
                 if more:
                     what = os.path.join(to_printable_path(folder), "*")
                     unused.append(UnusedInput("file", what, f"{more:,} {self.files.plural} that no list names"))

@@ -15,6 +15,7 @@ from rekord.location import Location
 from rekord.sources.base import PART_BYTES, PartItem, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
 from rekord.storage import raw_files
 from rekord.storage.local import read_error
+from rekord.storage.remote_files import listed_once
 
 # Also formats that no layout stores: such an image is reported, and does not vanish from a dataset.
 IMAGE_EXTENSIONS = frozenset(
@@ -199,7 +200,7 @@ def fingerprint(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
 
 def join_path(root: str, path: str) -> str:
     """A file below a root, as a user finds it."""
-    return to_printable_path(os.path.normpath(os.path.join(root, path)))
+    return to_printable_path(raw_files.normpath(os.path.join(root, path)))
 
 
 def name_error(root: str, path: str) -> RekordError:
@@ -269,7 +270,8 @@ class ListingSource:
         raise NotImplementedError
 
     def _refresh(self) -> Any:
-        self.__dict__["_listed"] = listing = self._list()
+        with listed_once():
+            self.__dict__["_listed"] = listing = self._list()
         return listing
 
     def _last_listing(self) -> Any:

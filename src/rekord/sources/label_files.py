@@ -26,7 +26,7 @@ from rekord.sources.image_folder import (
     validate_folder,
 )
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 
 class _LabelledImage(NamedTuple):
@@ -161,7 +161,7 @@ def read_keypoint_numbers(root: str) -> int | None:
 
 
 def _candidate_files(root: str) -> Iterator[str]:
-    names = [entry.name for entry in LOCAL.list(root) if entry.kind == "file" and not entry.name.startswith(".")]
+    names = [entry.name for entry in RAW_FILES.list(root) if entry.kind == "file" and not entry.name.startswith(".")]
     yamls = [name for name in names if _is_yaml(name)]
     yield from [os.path.join(root, name) for name in sorted(yamls, key=lambda name: name != "data.yaml")]
     for folder in ("", "labels", "labels/train", "train/labels"):
@@ -418,11 +418,11 @@ def _find_label_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
     folders = [""]
     while folders:
         folder = folders.pop()
-        identity = LOCAL.stat(os.path.join(root, folder)).identity
+        identity = RAW_FILES.stat(os.path.join(root, folder)).identity
         if identity in seen:
             continue
         seen.add(identity)
-        for entry in LOCAL.list(os.path.join(root, folder)):
+        for entry in RAW_FILES.list(os.path.join(root, folder)):
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.name.startswith("."):
                 continue
@@ -553,7 +553,7 @@ class KittiSource(LabelFileSource):
         found = [
             f"{folder}/{entry.name}"
             for folder in folders
-            for entry in LOCAL.list(os.path.join(self.root, folder))
+            for entry in RAW_FILES.list(os.path.join(self.root, folder))
             if entry.kind == "file" and entry.name.lower().endswith(".txt") and not entry.name.startswith(".")
         ]
         return sorted(set(found) - set(taken))

@@ -28,7 +28,7 @@ from rekord.sources.array_files import (
 )
 from rekord.sources.image_folder import class_names
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 NIFTI_EXTENSIONS = (".nii", ".nii.gz")
 _HEADER_SIZES = (348, 540)  # of NIfTI-1 and NIfTI-2
@@ -96,9 +96,9 @@ def _inspect_form(path: str, image: Any) -> ArrayForm:
     if dtype.kind not in "biufc" or dtype.itemsize > 16 or (dtype.kind == "f" and dtype.itemsize > 8):
         raise unreadable_array_error(path, "NIfTI file", f"voxels of dtype {dtype}, which is not a number")
     stored = ArrayForm(dtype.newbyteorder("="), tuple([int(size) for size in image.shape]))
-    check_array_size(path, stored, LOCAL.stat(path).size_bytes)
+    check_array_size(path, stored, RAW_FILES.stat(path).size_bytes)
     form = ArrayForm(np.dtype(np.float32), stored.shape) if _is_scaled(image) else stored
-    check_array_size(path, form, max(LOCAL.stat(path).size_bytes, 1) * 8)
+    check_array_size(path, form, max(RAW_FILES.stat(path).size_bytes, 1) * 8)
     return form
 
 

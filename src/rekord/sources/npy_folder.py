@@ -22,7 +22,8 @@ from rekord.sources.array_files import (
 from rekord.sources.arrays import is_number_dtype, parse_npy_header
 from rekord.sources.image_folder import class_names
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL, read_error
+from rekord.storage.local import read_error
+from rekord.storage.raw_files import RAW_FILES
 
 
 @check_keywords
@@ -87,7 +88,7 @@ class NpyReader:
 def _read_header(path: str, file: Any) -> tuple[ArrayForm, bool, int]:
     """The form of the array, whether it is in Fortran order, and where its values begin."""
     parsed = parse_npy_header(file)
-    size_bytes = LOCAL.stat(path).size_bytes
+    size_bytes = RAW_FILES.stat(path).size_bytes
     if parsed is None:
         raise unreadable_array_error(path, "NumPy file", "no valid header")
     dtype, by_columns, shape, offset = parsed

@@ -33,7 +33,8 @@ from rekord.sources.base import (
 from rekord.sources.image_folder import to_printable_path
 from rekord.storage import raw_files
 from rekord.storage.find import resolve_record_files
-from rekord.storage.local import LOCAL, PathLike
+from rekord.storage.local import PathLike
+from rekord.storage.raw_files import RAW_FILES
 
 _MAX_BATCH_ROWS = 8192  # in one chunk
 _MAX_IDLE_BYTES = 16 << 20
@@ -54,13 +55,13 @@ def records(
     was found under; a TFDS folder has these too. With `strict` a key that the schema lacks makes a row bad: right
     for an inferred schema, which claims to be complete.
     """
-    paths = resolve_record_files(path, starts_with_record).paths
+    paths = resolve_record_files(path, starts_with_record, storage=RAW_FILES).paths
     root = _common_root(path, paths)
     tfds = read_tfds_folder(root) if root else None
     files = []
     for place in paths:
-        facts = LOCAL.stat(place)
-        below = os.path.relpath(place, root) if root else place
+        facts = RAW_FILES.stat(place)
+        below = raw_files.relpath(place, root) if root else place
         files.append(SourceFile(below.replace(os.sep, "/"), facts.size_bytes, facts.mtime_ns))
     if schema is None and tfds is not None:
         schema = tfds.schema
@@ -159,9 +160,9 @@ class _RecordFileReader:
 
     def chunks(self) -> Iterator[Chunk]:
         """Columns up to the first corrupt header; the rest record by record."""
-        sized = LOCAL.stat(self.path).kind == "file"
+        sized = RAW_FILES.stat(self.path).kind == "file"
         with SlabReader(
-            LOCAL.open_read(self.path), path=self.path, sized=sized, pool=self._pool, reuse=False
+            RAW_FILES.open_read(self.path), path=self.path, sized=sized, pool=self._pool, reuse=False
         ) as reader:
             while True:
                 try:
@@ -211,7 +212,7 @@ class _RecordFileReader:
 
     def _searched(self, offset: int, record: int, *, sized: bool) -> Iterator[SourceRow]:
         """From a corrupt record on: the bad row, and then the intact records after it."""
-        reader = FrameReader(LOCAL.open_read(self.path), path=self.path, sized=sized)
+        reader = FrameReader(RAW_FILES.open_read(self.path), path=self.path, sized=sized)
         with reader:
             begins_there = reader.start_at(offset=offset, record=record)
             while True:
@@ -263,7 +264,7 @@ def _common_root(path: PathLike | Iterable[PathLike], paths: Sequence[str]) -> s
             return place
     folders = {os.path.dirname(place) for place in paths}
     try:
-        return folders.pop() if len(folders) == 1 else os.path.commonpath(folders)
+        return folders.pop() if len(folders) == 1 else raw_files.commonpath(list(folders))
     except ValueError:  # absolute and relative paths
         return ""
 

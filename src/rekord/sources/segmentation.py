@@ -144,7 +144,7 @@ class ImageMaskSource(ListingSource):
 
     def part_items(self, part: SourcePart) -> Iterator[PartItem]:
         """The pairs of a part."""
-        beside = os.path.relpath(self.mask_root, self.image_root).replace(os.sep, "/")
+        beside = raw_files.relpath(self.mask_root, self.image_root).replace(os.sep, "/")
         prefix = "" if beside == "." else f"{beside}/"
         for pair in part.content[1]:
             named = (pair.image, None if pair.mask is None else f"{prefix}{pair.mask}")
@@ -312,8 +312,8 @@ def _find_common_root(images: object, masks: object) -> tuple[str, tuple[tuple[s
             do='segmentation({"train": "train/images"}, {"train": "train/masks"})',
         )
     pairs = [(str(name), as_path("images", images[name]), as_path("masks", masks[name])) for name in images]
-    root = os.path.commonpath([os.path.abspath(path) for _, *both in pairs for path in both])
-    root = root if os.path.isabs(pairs[0][1]) else os.path.relpath(root)
+    root = raw_files.commonpath([raw_files.abspath(path) for _, *both in pairs for path in both])
+    root = root if raw_files.isabs(pairs[0][1]) else raw_files.relpath(root)
     return root, tuple([(name, relative_path(root, a), relative_path(root, b)) for name, a, b in pairs])
 
 
@@ -430,11 +430,11 @@ class SegmentationSource(ImageMaskSource):
         pairs, files = [], []
         for split, images, masks in self.folders or _find_split_folders(self.root):
             more, found = self._pair_folders(os.path.join(self.root, images), os.path.join(self.root, masks))
-            beside = os.path.relpath(masks, images)
+            beside = raw_files.relpath(masks, images)
             files += [_move_file(file, images, beside, masks) for file in found]
             pairs += [
                 pair._replace(
-                    path=os.path.normpath(f"{images}/{pair.path}"),
+                    path=raw_files.normpath(f"{images}/{pair.path}"),
                     image=pair.image and f"{images}/{pair.image}",
                     mask=pair.mask and f"{masks}/{pair.mask}",
                     filename=f"{images}/{pair.filename}",
@@ -453,7 +453,7 @@ class SegmentationSource(ImageMaskSource):
     def _pair_folders(self, root: str, masks_root: str) -> tuple[list[ImageMaskPair], list[SourceFile]]:
         """The pairs of two folders, and their files below the folder of the images."""
         images, masks = validate_folder(root, name="images"), validate_folder(masks_root, name="masks")
-        inside = os.path.relpath(os.path.realpath(masks), os.path.realpath(images))
+        inside = raw_files.relpath(raw_files.realpath(masks), raw_files.realpath(images))
         image_files, others = find_images(images)
         if inside == ".":
             mask_files, other_masks = _select_masks(image_files), others
@@ -480,7 +480,7 @@ class SegmentationSource(ImageMaskSource):
         if convention.image == _IMAGE_SUFFIX:
             # gtFine also holds images of colours and instances, which are not masks of class ids.
             mask_files = _select_by_suffix(mask_files, convention.mask)
-        beside = os.path.relpath(masks, images)
+        beside = raw_files.relpath(masks, images)
         pairs = _pair_files(image_files, mask_files, convention, beside, lambda _: self.optional_masks)
         prefix = "" if beside == "." else f"{beside}/"
         return pairs, [*image_files, *[file._replace(path=f"{prefix}{file.path}") for file in mask_files]]

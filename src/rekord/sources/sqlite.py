@@ -23,6 +23,7 @@ from rekord.sources.value_tables import (
     several_tables_error,
     table_name,
 )
+from rekord.storage import raw_files
 from rekord.storage.archives import require_own_file
 from rekord.storage.local import read_error
 
@@ -92,14 +93,15 @@ def quote_name(name: str) -> str:
 
 @contextmanager
 def _open_database(path: str, file: SourceFile) -> Iterator[sqlite3.Connection]:
-    require_own_file(path, "a SQLite database")
     check_head(path, file, "SQLite database", MAGIC)
-    if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+    place = raw_files.local_file(path)
+    require_own_file(place, "a SQLite database")
+    if raw_files.isfile(f"{path}-wal") and raw_files.getsize(f"{path}-wal"):
         raise open_changes_error(path, "-wal", f"sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'")
     if _has_open_journal(f"{path}-journal"):
         raise open_changes_error(path, "-journal", f"sqlite3 {path} 'SELECT * FROM sqlite_master'")
     # The file cannot change while it is read, so SQLite needs no locks, and creates no files next to it.
-    url = f"file:{urllib.parse.quote(os.path.abspath(path))}?mode=ro&immutable=1"
+    url = f"file:{urllib.parse.quote(os.path.abspath(place))}?mode=ro&immutable=1"
     try:
         database = sqlite3.connect(url, uri=True, isolation_level=None)
     except sqlite3.Error as failure:
@@ -132,11 +134,11 @@ def open_changes_error(path: str, ending: str, command: str) -> RekordError:
 
 def _has_open_journal(path: str) -> bool:
     """Whether a journal undoes an unfinished transaction; that of a finished one has no header."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
-    except FileNotFoundError:
+    if not raw_files.isfile(path):
         return False
+    try:
+        with raw_files.open_binary(path) as file:
+            return file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
     except OSError as failure:
         raise read_error(path, failure) from failure
 

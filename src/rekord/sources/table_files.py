@@ -46,7 +46,6 @@ from rekord.sources.tables import (
 )
 from rekord.storage import raw_files
 from rekord.storage.local import PathLike
-from rekord.storage.raw_files import split_member_path
 
 if TYPE_CHECKING:
     import polars as pl
@@ -228,8 +227,7 @@ def open_arrow_input(path: str) -> Any:
     """A file, open for Arrow."""
     import pyarrow as pa
 
-    is_member = split_member_path(path) is not None
-    return pa.PythonFile(raw_files.open_binary(path), mode="r") if is_member else pa.OSFile(path)
+    return pa.OSFile(path) if raw_files.is_plain(path) else pa.PythonFile(raw_files.open_binary(path), mode="r")
 
 
 def check_same_columns(

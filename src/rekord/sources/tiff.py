@@ -27,7 +27,7 @@ from rekord.sources.array_files import (
     unreadable_array_error,
 )
 from rekord.sources.image_folder import class_names
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 TIFF_EXTENSIONS = (".tif", ".tiff", ".btf", ".tf8", ".gtiff")
 _MINISWHITE, _PALETTE, _CMYK = 0, 3, 5
@@ -125,7 +125,7 @@ class TiffReader:
             found = f"{keyframe.bitspersample} bits per sample in sample format {keyframe.sampleformat}"
             raise unreadable_array_error(path, "TIFF file", f"a dtype that NumPy does not have: {found}")
         dtype = np.dtype(series.dtype).newbyteorder("=")
-        size_bytes = LOCAL.stat(path).size_bytes
+        size_bytes = RAW_FILES.stat(path).size_bytes
         if self.pages and len(series.pages) > 1:
             form, rows = ArrayForm(dtype, tuple(keyframe.shape)), len(series.pages)
             axes = keyframe.axes

@@ -31,7 +31,7 @@ from rekord.sources.image_folder import (
 )
 from rekord.sources.segmentation import ImageMaskPair, ImageMaskSource, find_dataset_folder, list_file
 from rekord.storage import raw_files
-from rekord.storage.local import LOCAL
+from rekord.storage.raw_files import RAW_FILES
 
 _MAX_NESTING = 32
 _MAX_PIXELS = 1e9
@@ -349,7 +349,7 @@ class VocSource(AnnotationSource):
                     yield _ListedXml(_parse_listed_name(words[0]), split, self.relative(path), line)
         if lists:
             return
-        for entry in LOCAL.list(place.xmls):
+        for entry in RAW_FILES.list(place.xmls):
             if entry.kind != "folder" and entry.name.lower().endswith(".xml"):
                 yield _ListedXml(os.path.splitext(entry.name)[0], place.split, None, None)
 
@@ -424,7 +424,9 @@ def _find_folders(root: str) -> list[_VocFolder]:
             images = _find_first_folder(folder, "JPEGImages", "images", "Images", "PNGImages") or folder
             return [_VocFolder(xmls, images, _find_first_folder(folder, "ImageSets"), None)]
     folders = [
-        entry.name for entry in LOCAL.list(root) if entry.kind == "folder" and detection.parse_split_name(entry.name)
+        entry.name
+        for entry in RAW_FILES.list(root)
+        if entry.kind == "folder" and detection.parse_split_name(entry.name)
     ]
     places = []
     for name in folders:
@@ -440,7 +442,7 @@ def _iter_candidate_roots(root: str) -> Iterator[str]:
     kits = [root, os.path.join(root, "VOCdevkit")]
     for kit in kits:
         if raw_files.isdir(kit):
-            years = [entry.name for entry in LOCAL.list(kit) if entry.kind == "folder"]
+            years = [entry.name for entry in RAW_FILES.list(kit) if entry.kind == "folder"]
             years = [name for name in years if name.upper().startswith("VOC") and name[3:].isdigit()]
             if len(years) == 1:
                 yield os.path.join(kit, years[0])

@@ -30,7 +30,8 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage import portability
 from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, read_error, write_error
-from rekord.storage.raw_files import SeekableFile, split_member_path
+from rekord.storage.raw_files import SeekableFile, abspath, local_file, split_member_path
+from rekord.storage.router import is_remote
 
 if TYPE_CHECKING:
     from typing import Self
@@ -61,8 +62,17 @@ _FAILURES = (
 
 
 def require_own_file(path: str, what: str) -> None:
-    """Raise X551 for a member that a library can only read as a file of its own."""
+    """Raise X551 for what a library can only read as a local file of its own."""
     place = split_member_path(path)
+    if place is None and is_remote(path):
+        raise error(
+            "X551",
+            f"{what} cannot be read from remote storage",
+            location=Location(path=path),
+            expected="a local path",
+            found=f"{path.partition('://')[0][:30]}://",
+            do="copy it to a local folder, and write from the copy",
+        )
     if place is not None:
         raise error(
             "X551",
@@ -89,6 +99,7 @@ class Archive:
 
     path: str
     facts: Stat
+    file: str = ""  # to open: the path, or a copy of a remote archive
     members: dict[str, _ArchiveMember] = field(default_factory=dict)
     folders: dict[str, dict[str, bool]] = field(default_factory=lambda: {"": {}})  # name → whether it is a folder
     expanded: Any = None  # a decompressed tar file
@@ -122,12 +133,13 @@ _MAX_OPEN = 4
 
 def read_archive(path: str) -> Archive:
     """The index of an archive, which is kept while the file does not change."""
-    facts = LOCAL.stat(path)
-    key = os.path.abspath(path), facts.size_bytes, facts.mtime_ns
+    file = local_file(path)
+    facts = LOCAL.stat(file)
+    key = abspath(path), facts.size_bytes, facts.mtime_ns
     if key in _archives:
         _archives.move_to_end(key)
         return _archives[key]
-    archive = _index(path, facts)
+    archive = _index(path, file, facts)
     _archives[key] = archive
     while len(_archives) > _MAX_OPEN:
         _, old = _archives.popitem(last=False)
@@ -139,8 +151,9 @@ def read_archive(path: str) -> Archive:
 def read_zip(path: str) -> Archive:
     """The index of a zip file of any name, such as a document of several parts."""
     try:
-        with SeekableFile(LOCAL.open_read(path)) as raw:
-            return _index_zip(Archive(path, LOCAL.stat(path)), raw)
+        file = local_file(path)
+        with SeekableFile(LOCAL.open_read(file)) as raw:
+            return _index_zip(Archive(path, LOCAL.stat(file), file), raw)
     except _FAILURES as failure:
         if isinstance(failure, RekordError):
             raise
@@ -149,15 +162,15 @@ def read_zip(path: str) -> Archive:
 
 def open_zip_member(archive: Archive, name: str) -> Readable:
     """A member of a zip file, open for reading."""
-    return _ZipMemberFile(archive.path, LOCAL.open_read(archive.path), archive.members[name])
+    return _ZipMemberFile(archive.path, LOCAL.open_read(archive.file), archive.members[name])
 
 
-def _index(path: str, facts: Stat) -> Archive:
+def _index(path: str, file: str, facts: Stat) -> Archive:
     try:
-        with SeekableFile(LOCAL.open_read(path)) as raw:
+        with SeekableFile(LOCAL.open_read(file)) as raw:
             if path.lower().endswith(".zip"):
-                return _index_zip(Archive(path, facts), raw)
-            return _index_tar(path, facts, raw)
+                return _index_zip(Archive(path, facts, file), raw)
+            return _index_tar(path, file, facts, raw)
     except RekordError:
         raise
     except _FAILURES as failure:
@@ -219,9 +232,9 @@ def _decode_zip_name(info: zipfile.ZipInfo) -> str:
         return info.filename
 
 
-def _index_tar(path: str, facts: Stat, raw: SeekableFile) -> Archive:
+def _index_tar(path: str, place: str, facts: Stat, raw: SeekableFile) -> Archive:
     expanded = _expand(path, facts, raw) if not path.lower().endswith(".tar") else None
-    archive = Archive(path, facts, expanded=expanded)
+    archive = Archive(path, facts, place, expanded=expanded)
     file: Any = raw if expanded is None else expanded
     size_bytes = facts.size_bytes if expanded is None else expanded.seek(0, os.SEEK_END)
     file.seek(0)
@@ -308,8 +321,8 @@ class _Members:
         if archive.expanded is not None:
             return _RangeFile(path, os.dup(archive.expanded.fileno()), member)
         if member.crc is None:
-            return _RangeFile(path, _open_descriptor(archive.path), member)
-        return _ZipMemberFile(path, LOCAL.open_read(archive.path), member)
+            return _RangeFile(path, _open_descriptor(archive.file), member)
+        return _ZipMemberFile(path, LOCAL.open_read(archive.file), member)
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
         archive, name = _find_archive(folder)

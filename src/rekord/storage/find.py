@@ -18,7 +18,7 @@ from typing import Any
 
 from rekord.errors import DatasetError, RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage, read_up_to
+from rekord.storage.local import LOCAL, DirectoryEntry, SearchableStorage, Stat, read_up_to
 from rekord.storage.router import CHECK_ADDRESS_HINT, REMOTE, is_remote, map_concurrently
 
 # Names that are always accepted, damaged or not, so that damage is noticed. Matched in lower case.
@@ -88,7 +88,7 @@ def resolve_record_files(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     begins_with_a_record: IsRecordHead,
     *,
-    storage: Storage = LOCAL,
+    storage: SearchableStorage = LOCAL,
 ) -> FoundFiles:
     """The record files of `path`, each once.
 
@@ -124,7 +124,7 @@ def resolve_record_files(
 
 
 def filter_record_files(
-    paths: Sequence[str], begins_with_a_record: IsRecordHead, *, storage: Storage = LOCAL
+    paths: Sequence[str], begins_with_a_record: IsRecordHead, *, storage: SearchableStorage = LOCAL
 ) -> list[str]:
     """The files that begin with a record, among those that are read: of very many, not all are."""
     paths = paths[: _max_probed(paths[0])] if paths else paths
@@ -153,7 +153,7 @@ class _Candidate:
 class _Search:
     """The search of one path: what was skipped, and which folders were visited."""
 
-    def __init__(self, place: str, begins_with_a_record: IsRecordHead, storage: Storage) -> None:
+    def __init__(self, place: str, begins_with_a_record: IsRecordHead, storage: SearchableStorage) -> None:
         self.place = place
         self.begins_with_a_record = begins_with_a_record
         self.storage = storage
@@ -364,12 +364,12 @@ def _max_probed(place: str) -> int:
     return MAX_PROBED_REMOTE if is_remote(place) else MAX_PROBED
 
 
-def _read_heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
+def _read_heads(paths: Sequence[str], storage: SearchableStorage) -> list[bytes | None]:
     """The first bytes of each file; None if it cannot be read."""
     return map_concurrently(lambda path: _read_head(path, storage), paths, remote=bool(paths) and is_remote(paths[0]))
 
 
-def _read_head(path: str, storage: Storage) -> bytes | None:
+def _read_head(path: str, storage: SearchableStorage) -> bytes | None:
     if is_remote(path):
         return REMOTE.head(path, PROBE_BYTES)
     try:
@@ -390,7 +390,7 @@ def _is_match(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
 
 
-def _not_found_error(path: str, storage: Storage) -> RekordError:
+def _not_found_error(path: str, storage: SearchableStorage) -> RekordError:
     """X501 for a path, with a suggestion."""
     root = _path_root(path)
     folder, name = _split_path(path, root)

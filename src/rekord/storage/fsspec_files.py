@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -22,6 +22,9 @@ _NOT_FOUND_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _DENIED_ERRNOS = (errno.EACCES, errno.EPERM)
 _DENIED_STATUSES = (401, 403)
 _INCOMPLETE_ERRORS = ("IncompleteRead", "ClientPayloadError", "ContentLengthError", "ResponseStreaming")
+
+if TYPE_CHECKING:
+    from rekord.storage.objects import ListedObject
 
 
 class FsspecStorage:
@@ -88,6 +91,24 @@ class FsspecStorage:
                     DirectoryEntry(name=name, kind=_kind_from_info(info), link=False, size_bytes=size_bytes)
                 )
         return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+
+    def list_recursive(self, folder: str) -> Iterator[ListedObject]:
+        """All files below a folder, in one listing; none if there is no such folder."""
+        from rekord.storage.objects import ListedObject
+
+        system, inner = _resolve_filesystem(folder)
+        with _translate_read_errors(folder):
+            found = system.find(inner, detail=True)
+        count_traffic(lists=1)
+        prefix = f"{inner.rstrip('/')}/"
+        for name, info in found.items():
+            if name.startswith(prefix):
+                yield ListedObject(
+                    path=f"{folder.rstrip('/')}/{name[len(prefix) :]}",
+                    size_bytes=int(info.get("size") or 0),
+                    etag=info.get("ETag"),
+                    mtime_ns=_version_from_info(info),
+                )
 
     def stat(self, path: str) -> Stat:
         system, inner = _resolve_filesystem(path)
@@ -231,7 +252,9 @@ def _version_from_info(info: Any) -> int:
     """A number that changes with the file, from its ETag or time."""
     for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created"):
         if info.get(name):
-            digest = hashlib.blake2b(str(info[name]).encode(), digest_size=7).digest()
+            # A listing may have the seconds of a time, and the facts of one file a datetime.
+            value = info[name].timestamp() if hasattr(info[name], "timestamp") else info[name]
+            digest = hashlib.blake2b(str(value).encode(), digest_size=7).digest()
             return int.from_bytes(digest, "big")
     return 0
 

@@ -104,6 +104,12 @@ class _ReadableStorage(Protocol):
     def stat(self, path: str) -> Stat: ...
 
 
+class SearchableStorage(_ReadableStorage, Protocol):
+    """What finding files needs of a storage."""
+
+    def real(self, path: str) -> str: ...
+
+
 class Storage(Protocol):
     """What reading, writing and publishing need of a storage; all paths are local to it.
 

@@ -492,6 +492,7 @@ class _ObjectReadable(ReadAhead):
 
     def __init__(self, path: str, head: _Head, fetch: Any) -> None:
         super().__init__(path, head.size_bytes, fetch)
+        self.version = version_number(head.etag)
         self._head: _Head | None = head
 
     def _fetch_first(self, begin: int, end: int) -> bytes:

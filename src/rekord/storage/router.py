@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -73,6 +73,12 @@ class RemoteFiles:
 
     def list(self, folder: str) -> Sequence[DirectoryEntry]:
         return _remote_storage_for(folder).list(folder)
+
+    def walk(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        """All files below a folder, in one listing: path below it, size and version; none without such a folder."""
+        prefix = f"{folder.rstrip('/')}/"
+        for listed in _remote_storage_for(folder).list_recursive(folder):
+            yield listed.path[len(prefix) :], listed.size_bytes, listed.mtime_ns
 
     def stat(self, path: str) -> Stat:
         return _remote_storage_for(path).stat(path)

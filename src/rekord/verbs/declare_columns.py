@@ -21,7 +21,7 @@ from rekord.layouts.classification import add_background, classification
 from rekord.location import Location
 from rekord.schema import Feature, Label, MultiLabel, Schema, Text
 from rekord.sources.arrays import DataFrameSource
-from rekord.sources.base import Source, SourceFacts, SourceRow, UnusedInput, is_partitioned
+from rekord.sources.base import Source, SourceFacts, SourceRow, UnusedInput, is_partitioned, read_part
 from rekord.sources.boxes_csv import BoxesCsvSource
 from rekord.sources.csv import CsvSource, GzipCsvSource
 from rekord.sources.csv import csv as read_csv
@@ -249,7 +249,11 @@ def _find_first_columns(source: Any, inner: Any) -> list[str]:
     """The columns of the first good row."""
     if isinstance(inner, DataFrameSource):
         return [str(name) for name in inner.frame]
-    chunks = (chunk for part in source.parts()[:1] for chunk in source.read(part)) if is_partitioned(source) else None
+    chunks = (
+        (chunk for part in source.parts()[:1] for chunk in read_part(source, part))
+        if is_partitioned(source)
+        else None
+    )
     for chunk in islice(source.rows() if chunks is None else chunks, 100):
         if isinstance(chunk, SourceRow):
             if not isinstance(chunk.values, RekordError):

@@ -513,7 +513,7 @@ class _UnpackedHead(NamedTuple):
 def _read_unpacked_head(path: str) -> _UnpackedHead | None:
     """The beginning of a gzip or zlib file; None if it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with raw_files.open_binary(path) as file:
             packed = file.read(_PACKED_BYTES)
         reader = zlib.decompressobj(32 + zlib.MAX_WBITS)
         data = reader.decompress(packed, _UNPACKED_BYTES)

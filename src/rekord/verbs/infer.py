@@ -23,7 +23,8 @@ from rekord.schema import Schema
 from rekord.sources.base import Chunk, ColumnChunk, DetectedSource, RowsLike, SourceRow
 from rekord.sources.detect import build_source, identify_source
 from rekord.sources.records import RecordsSource
-from rekord.storage.router import is_remote
+from rekord.storage import raw_files
+from rekord.storage.remote_files import listed_once
 from rekord.verbs.forecast import SilentBadRows, is_sampleable, iter_payloads, load_files
 from rekord.verbs.options import WriteOptions
 from rekord.verbs.write import prepare_conversion
@@ -63,26 +64,30 @@ def infer(
     check_infer_arguments(limit, kind)
     given: Any = source_or_records
     if isinstance(given, (str, os.PathLike)) and kind is None:
-        found = identify_raw_data(os.fspath(given))
-        if found is not None:
-            return infer_conversion(prepare_preview(build_source(found), WriteOptions(limit=limit), detected=found))
+        with listed_once():
+            found = identify_raw_data(os.fspath(given))
+            preview = None if found is None else _preview_detected(found, limit)
+        if preview is not None:
+            return infer_conversion(preview)
     if hasattr(given, "facts") and not isinstance(given, RecordsSource):
         return infer_conversion(prepare_preview(given, WriteOptions(limit=limit, names=names)))
     return infer_records(given, limit, names=names, kind=kind)
+
+
+def _preview_detected(found: DetectedSource, limit: int | None) -> Conversion:
+    return prepare_preview(build_source(found), WriteOptions(limit=limit), detected=found)
 
 
 def identify_raw_data(
     path: str, *, layout: str | None = None, annotation_format: str | None = None
 ) -> DetectedSource | None:
     """The kind of raw data at a path; None for record files, and for files that could be nothing else."""
-    if is_remote(path):
-        return None
     try:
         found = identify_source(path, layout=layout, annotation_format=annotation_format)
     except RekordError as failure:
         if failure.code != "U621":
             return None  # opening the records reports the same
-        if not os.path.isdir(path):
+        if not raw_files.isdir(path):
             if failure.found == "a single image":
                 raise
             return None

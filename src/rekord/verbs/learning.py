@@ -28,7 +28,7 @@ from rekord.conversion.splits import (
 from rekord.conversion.tasks import without_source
 from rekord.conversion.workers import WorkerPool
 from rekord.errors import RekordError, error
-from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
+from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned, read_part
 from rekord.sources.wrapped import SpooledSource
 from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain
@@ -87,7 +87,7 @@ def learn_in_worker(packed: bytes, part: SourcePart) -> Any:
 
 
 def _learn_from_part(task: _LearningTask, part: SourcePart) -> Any:
-    return task(task.source.read(part))[0]
+    return task(read_part(task.source, part))[0]
 
 
 @lru_cache(maxsize=1)

@@ -24,6 +24,7 @@ from rekord.location import Location
 from rekord.sources.base import RowsLike, is_partitioned
 from rekord.sources.detect import SourceOverrides, build_source, identify_source
 from rekord.storage.local import LOCAL, PathLike
+from rekord.storage.remote_files import listed_once
 from rekord.storage.router import reject_remote_write
 from rekord.storage.transaction import exists, read_bytes
 from rekord.transforms.base import Transform
@@ -197,6 +198,7 @@ def _read_request(folder: str, given: Mapping[str, Any], storage: Storage) -> Re
     return decode_request(read_bytes(storage, path), path, given)
 
 
+@listed_once()
 def _prepare(
     source: RowsLike, out: str, options: WriteOptions, restored: RestoredRequest, *, verbose: bool, storage: Storage
 ) -> Conversion:

@@ -44,6 +44,7 @@ from rekord.sources.records import RecordsSource
 from rekord.sources.rows import rows as rows_source
 from rekord.sources.wrapped import LimitedSource
 from rekord.storage.local import LOCAL, PathLike, Storage
+from rekord.storage.remote_files import listed_once
 from rekord.transforms.base import Transform, collect_companions
 from rekord.transforms.chain import as_chain
 from rekord.transforms.windows import Window
@@ -186,6 +187,7 @@ def _layout_mismatch_error(source: Any, facts: SourceFacts, wanted: str) -> Reko
     )
 
 
+@listed_once()
 def prepare_conversion(
     rows: RowsLike,
     out: PathLike,

@@ -26,9 +26,9 @@ import msgspec
 
 from rekord.arguments import invalid
 from rekord.dataset.dataset import Dataset
-from rekord.dataset.shard_index import cache_folder
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
+from rekord.storage.cache import cache_folder
 from rekord.storage.local import LOCAL, read_file, write_error
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import StagedFile

@@ -72,7 +72,18 @@ def test_verbs_options_and_values_are_proposed(words: list[str], expected: list[
 def test_all_options_of_a_verb_are_proposed_once() -> None:
     options = proposed("check", "data", "-")
     assert options == [
-        *("--max-findings", "--schema", "--json", "-q", "--quiet", "-v", "--verbose", "--no-config", "--help")
+        *(
+            "--max-findings",
+            "--schema",
+            "--json",
+            "-q",
+            "--quiet",
+            "-v",
+            "--verbose",
+            "--stats",
+            "--no-config",
+            "--help",
+        )
     ]
     assert "--json" not in proposed("check", "data", "--json", "-")
 

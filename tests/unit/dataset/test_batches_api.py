@@ -97,6 +97,7 @@ PROMISED = {
     "epoch": 0,
     "rank": 0,
     "world": 1,
+    "nodes": 1,
     "remainder": "keep",
     "fill": None,
     "ragged": "ragged",

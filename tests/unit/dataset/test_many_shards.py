@@ -133,7 +133,6 @@ def test_a_shard_that_is_not_what_the_manifest_says_is_refused_at_its_first_use(
         "[i]": lambda: split[7],
         "shuffled": lambda: list(split.batches(4, shuffle=True)),
         "balanced": lambda: list(split.balanced("label").batches(4)),
-        "class_weights": lambda: split.class_weights("label"),
         "query": lambda: split.sql("select n from train"),
     }
     for name, read in readers.items():

@@ -16,7 +16,8 @@ import pytest
 import rekord as rk
 from rekord.dataset import shard_index
 from rekord.dataset.index import IndexExpectation, encode_offsets_file, index_path, open_index_file
-from rekord.dataset.shard_index import cache_folder, clean_cache, read_cached_index, write_cached_index
+from rekord.dataset.shard_index import clean_cache, read_cached_index, write_cached_index
+from rekord.storage.cache import cache_folder
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
 PAYLOADS = [example_bytes({"label": [i], "text": [b"row" * (i % 5)]}) for i in range(40)]

@@ -300,9 +300,9 @@ def format_display_name(name: str) -> str:
 # Bytes.
 
 
-def is_archive_member(value: object) -> bool:
-    """Whether the path is of a file in an archive: it reads itself, and has no name in the file system."""
-    return getattr(value, "is_archive_member", False)
+def reads_itself(value: object) -> bool:
+    """Whether the path is remote or of a file in an archive: it has no name in the file system."""
+    return getattr(value, "reads_itself", False)
 
 
 def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
@@ -311,7 +311,7 @@ def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
         return value, None
     if isinstance(value, PurePath):
         path = str(value)
-        return (_read_member(value) if is_archive_member(value) else _read_file(path)), path
+        return (_read_own_bytes(value) if reads_itself(value) else _read_file(path)), path
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value), None
     if isinstance(value, str):
@@ -344,17 +344,20 @@ def _read_file(path: str) -> bytes:
         raise _unreadable_error(path, reason or str(failure)) from failure
 
 
-def _read_member(member: Any) -> bytes:
-    """The bytes of a file in an archive, whose path can read itself."""
-    path = str(member)
+def _read_own_bytes(place: Any) -> bytes:
+    """The bytes of a file whose path can read itself."""
+    path = str(place)
     try:
-        _check_file_bytes(member.stat().st_size, path)
-        data: bytes = member.read_bytes()
+        data = place.read_at_most(_MAX_FILE_BYTES)
     except RekordError as failure:
+        if getattr(place, "is_remote", False):
+            raise  # the connection failed: the row is not bad
         raise _unreadable_error(path, failure.found or failure.what) from failure
     except (OSError, ValueError) as failure:
         raise _unreadable_error(path, getattr(failure, "strerror", None) or str(failure)) from failure
-    return data
+    if not isinstance(data, bytes):
+        _check_file_bytes(data, path)
+    return bytes(data)
 
 
 def _check_file_bytes(file_bytes: int, path: str) -> None:

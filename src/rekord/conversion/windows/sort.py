@@ -31,6 +31,7 @@ from rekord.sources.base import (
     SourcePart,
     SourceRow,
     full_path,
+    read_part,
 )
 from rekord.transforms.windows import Window
 
@@ -202,7 +203,7 @@ class KeyedRows(NamedTuple):
 def sort_in_worker(packed: bytes, number: int, part: SourcePart) -> SortedPart:
     """Sort the rows of a part, in another process."""
     task = _unpickle_task(packed)
-    return task(number, task.source.read(part))
+    return task(number, read_part(task.source, part))
 
 
 @lru_cache(maxsize=1)

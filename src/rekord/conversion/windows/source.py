@@ -44,6 +44,7 @@ from rekord.sources.base import (
     SourceFacts,
     SourcePart,
     is_partitioned,
+    read_part,
 )
 from rekord.storage.local import LOCAL, write_error
 from rekord.storage.transaction import remove_tree
@@ -241,7 +242,7 @@ def _sort(task: SortTask, source_bytes: int, workers: int) -> dict[str, Any]:
             with WorkerPool(workers) as pool:
                 packed = b"" if workers == 1 else pack_task(task, "source")
                 calls = [(i, (packed, i, part)) for i, part in enumerate(parts)]
-                inline: Any = lambda _, number, part: task(number, source.read(part))  # noqa: E731
+                inline: Any = lambda _, number, part: task(number, read_part(source, part))  # noqa: E731
                 for i, result in pool.run(sort_in_worker, inline, calls, patient=True):
                     if isinstance(result, Exception):
                         raise result

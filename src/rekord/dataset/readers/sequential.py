@@ -98,7 +98,11 @@ class _FileSequence:
                 if self._is_closed or self._next >= self._end_shard:
                     return None
                 self._shards.check_unchanged(self._next)
-                self._reader = open_slabs(self._shards.paths[self._next], self._pool, reuse=self._reuse)
+                place = self._shards.place(self._next)
+                if self._shards.cache is not None:
+                    ahead = self._next + 1 + self._shards.cache.ahead
+                    self._shards.fetch_ahead(range(self._next + 1, min(ahead, self._end_shard)))
+                self._reader = open_slabs(place, self._pool, reuse=self._reuse)
                 self._next += 1
             segment = next_frames(self._reader, self._skip or most_frames)
             if segment is not None and self._skip:

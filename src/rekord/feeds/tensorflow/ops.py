@@ -208,6 +208,7 @@ def validate_ops_options(options: BatchOptions, state: object) -> None:
     for name, supported, do in (
         ("shuffle", (False, True), "shuffle=True, which uses a shuffle buffer"),
         ("epoch", (0,), "seed=1 for another order"),
+        ("nodes", (1,), 'mode="native"'),
         ("remainder", ("keep", "drop"), 'remainder="drop"'),
         ("decode", (False,), "dataset.map(…) with tf.io.decode_image"),
         ("map", (None,), "dataset.map(…) with TensorFlow functions"),

@@ -450,7 +450,7 @@ def to_torch(
     one_of("style", style, ("loader", "iterable", "map"))
     import_package("torch", "`to_torch`", "'rekord[torch]'")
     if style == "map":
-        defaults = {"shuffle": False, "rank": 0, "world": 1, "remainder": None}
+        defaults = {"shuffle": False, "rank": 0, "world": 1, "nodes": 1, "remainder": None}
         _reject_order_options(
             batch_size=batch_size is not None,
             **{name: options.get(name, default) != default for name, default in defaults.items()},

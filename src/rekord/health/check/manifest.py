@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from rekord.dataset.manifest import (
     has_manifest,
     manifest_path,
     read_manifest,
+    shard_size_error,
 )
+from rekord.dataset.shard_index import open_remote_index
 from rekord.errors import RekordError, add_location, error, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
 from rekord.health.check.shards import build_missing_shards_finding, group_runs
@@ -36,8 +38,15 @@ from rekord.report.formatting import format_count
 from rekord.schema import Feature, Schema
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import INFO_NAME, TfdsFolder
+from rekord.storage import raw_files
 from rekord.storage.digest import FileDigest
-from rekord.storage.local import LOCAL, read_file
+from rekord.storage.local import LOCAL, Readable, Stat, read_file
+from rekord.storage.router import ROUTED_STORAGE, is_remote
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from typing_extensions import Buffer
 
 _LABEL_MAP_SUFFIXES = ("label_map.pbtxt", "labelmap.pbtxt")
 CLASS_ID_KEY = "image/object/class/label"
@@ -47,17 +56,17 @@ CLASS_NAME_KEY = "image/object/class/text"
 def find_label_map(folder: str) -> str | None:
     """The label map in a folder, if there is exactly one."""
     try:
-        found = [name for name in sorted(os.listdir(folder)) if name.lower().endswith(_LABEL_MAP_SUFFIXES)]
+        found = [name for name in sorted(raw_files.listdir(folder)) if name.lower().endswith(_LABEL_MAP_SUFFIXES)]
     except OSError:
         return None
     place = os.path.join(folder, found[0]) if len(found) == 1 else None
-    return place if place is not None and os.path.isfile(place) else None
+    return place if place is not None and raw_files.isfile(place) else None
 
 
 def build_label_map_rule(path: str) -> LabelMapRule | Finding:
     """The rule for a label map, or the finding about an invalid one."""
     try:
-        return LabelMapRule(os.path.basename(path), read_label_map(path))
+        return LabelMapRule(os.path.basename(path), read_label_map(raw_files.local_file(path)))
     except RekordError as failure:
         return Finding.from_error(failure)
 
@@ -114,6 +123,22 @@ class ManifestListing:
     folder: str
     manifest: Manifest
     schema: Schema
+    remote_sizes: Mapping[str, int] | None = None  # of a remote folder: the bytes of all files, by path below it
+
+    def has_file(self, name: str) -> bool:
+        """Whether a file exists below the folder."""
+        if self.remote_sizes is not None:
+            return name in self.remote_sizes
+        return os.path.lexists(os.path.join(self.folder, name))
+
+    def check_shard(self, name: str, size_bytes: int, *, allow_missing: bool) -> bool:
+        """Whether a shard exists; raises if it has another size, or, unless missing ones are allowed, is missing."""
+        if self.remote_sizes is None or (name not in self.remote_sizes and not allow_missing):
+            return check_shard(self.folder, name, size_bytes, allow_missing=allow_missing) is not None
+        found = self.remote_sizes.get(name)
+        if found not in (None, size_bytes):
+            raise shard_size_error(os.path.join(self.folder, name), size_bytes, int(found or 0))
+        return found is not None
 
     @cached_property
     def shards(self) -> dict[str, tuple[str, int]]:
@@ -141,7 +166,9 @@ class ManifestListing:
         return None if found is None else found[0]
 
 
-def read_manifest_listing(folder: str) -> ManifestListing | Finding | None:
+def read_manifest_listing(
+    folder: str, remote_sizes: Mapping[str, int] | None = None
+) -> ManifestListing | Finding | None:
     """The manifest of a folder; a finding if it is invalid, None if there is none."""
     path = manifest_path(folder)
     if not has_manifest(folder):
@@ -149,7 +176,7 @@ def read_manifest_listing(folder: str) -> ManifestListing | Finding | None:
     try:
         manifest = read_manifest(folder)
         with add_location(path=path):
-            return ManifestListing(folder, manifest, Schema.from_dict(manifest.schema))
+            return ManifestListing(folder, manifest, Schema.from_dict(manifest.schema), remote_sizes)
     except RekordError as failure:
         return Finding.from_error(failure)
 
@@ -157,7 +184,8 @@ def read_manifest_listing(folder: str) -> ManifestListing | Finding | None:
 class FileDigests:
     """The digests of files, computed by a background thread with the algorithms of those in the manifest.
 
-    Add a file right after reading it, while its bytes are still cached.
+    Add a file right after reading it, while its bytes are still cached. Remote files are hashed while they are read,
+    through this as their storage: reading them again would cost as much once more.
     """
 
     def __init__(self, listing: ManifestListing) -> None:
@@ -165,10 +193,27 @@ class FileDigests:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-digest")
         self._stop = threading.Event()
         self._waiting: dict[str, Future[str | None]] = {}
+        self._read: dict[str, _HashedFile] = {}
+
+    def open_read(self, path: str) -> Readable:
+        """A file open for reading, which is hashed meanwhile if it is remote."""
+        file = ROUTED_STORAGE.open_read(path)
+        if not is_remote(path):
+            return file
+        hashed = _HashedFile(file, FileDigest(self._listing.digest_algorithm(path)))
+        return self._read.setdefault(path, hashed)
+
+    def stat(self, path: str) -> Stat:
+        return ROUTED_STORAGE.stat(path)
 
     def add(self, path: str) -> None:
         """Queue a file."""
         where = os.path.normpath(path)
+        hashed = self._read.pop(path, None)
+        if hashed is not None and hashed.is_complete:
+            done: Future[str | None] = Future()
+            self._waiting[where] = done
+            done.set_result(str(hashed.digest))
         if where not in self._waiting:
             self._waiting[where] = self._pool.submit(self._digest, path)
 
@@ -192,7 +237,7 @@ class FileDigests:
         digest, buffer = FileDigest(self._listing.digest_algorithm(path)), bytearray(_HASH_BYTES)
         view = memoryview(buffer)
         try:
-            with LOCAL.open_read(path) as file:
+            with ROUTED_STORAGE.open_read(path) as file:
                 while count := file.readinto(buffer):
                     if self._stop.is_set():
                         return None
@@ -200,6 +245,45 @@ class FileDigests:
         except RekordError:
             return None  # reported by the pass over the records, unless it was readable then
         return str(digest)
+
+
+class _HashedFile:
+    """A file whose bytes are hashed as they are read, once each and in order."""
+
+    def __init__(self, file: Readable, digest: FileDigest) -> None:
+        self.path = file.path
+        self.size_bytes = file.size_bytes
+        self.digest = digest
+        self._file = file
+        self._at = 0
+        self._hashed_bytes = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the file was read, without gaps."""
+        return self._hashed_bytes == self.size_bytes
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        count = self._file.readinto(buffer)
+        if self._at <= self._hashed_bytes < self._at + count:
+            with memoryview(buffer).cast("B") as view:
+                self.digest.update(view[self._hashed_bytes - self._at : count])
+            self._hashed_bytes = self._at + count
+        self._at += count
+        return count
+
+    def seek(self, offset: int, /) -> int:
+        self._at = self._file.seek(offset)
+        return self._at
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
 
 
 def find_manifest_mismatches(
@@ -219,12 +303,12 @@ def find_manifest_mismatches(
         missing = []
         for number, name in enumerate(part.names(split)):
             try:
-                there = check_shard(listing.folder, name, part.shards.bytes[number], allow_missing=True)
+                exists = listing.check_shard(name, part.shards.bytes[number], allow_missing=True)
             except RekordError as failure:
                 yield Finding.from_error(failure)
                 continue
             path = os.path.join(listing.folder, name)
-            if there is None:
+            if not exists:
                 missing.append(number)
             elif (count := records.get(os.path.normpath(path))) is not None:
                 if count != part.shards.records[number]:
@@ -271,7 +355,7 @@ def _shard_mismatch_finding(
 def _find_companion_mismatches(listing: ManifestListing) -> Iterator[Finding]:
     for name in listing.manifest.companions:
         path = os.path.join(listing.folder, name)
-        if not os.path.exists(path):
+        if not listing.has_file(name):
             yield Finding.of(
                 "H783",
                 "warning",
@@ -285,10 +369,10 @@ def _find_companion_mismatches(listing: ManifestListing) -> Iterator[Finding]:
 def _find_unlisted_files(listing: ManifestListing, paths: Sequence[str]) -> Iterator[Finding]:
     unlisted = []
     for path in paths:
-        below = os.path.relpath(path, listing.folder)
+        below = raw_files.relpath(path, listing.folder)
         inside = below != os.pardir and not below.startswith(os.path.join(os.pardir, ""))
         # A nested dataset has its own manifest.
-        nested = os.path.dirname(below) and os.path.isfile(manifest_path(os.path.dirname(path)))
+        nested = os.path.dirname(below) and listing.has_file(manifest_path(os.path.dirname(below)))
         if inside and not nested and os.path.normpath(path) not in listing.shards:
             unlisted.append(path)
     for number, path in enumerate(unlisted[: MAX_LISTED_PER_CODE + 1]):
@@ -566,12 +650,14 @@ class IndexRule(CheckRule):
         if listed is None or listed.expected is None:
             return
         place = index_path(path)
-        if not os.path.lexists(place):
+        name = raw_files.relpath(place, self._listing.folder)
+        if not self._listing.has_file(name):
             yield self._finding(
-                path, "note", "shard index is missing", f"{place}, as listed in {MANIFEST_NAME}", "none"
+                path, "note", "shard index is missing", f"{name}, as listed in {MANIFEST_NAME}", "none"
             )
             return
-        index = open_index_file(place, listed.expected)
+        open_index = open_remote_index if is_remote(place) else open_index_file
+        index = open_index(place, listed.expected)
         if index is None or not index.is_intact():
             yield self._damaged(path, "a different checksum or shard")
             return

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Protocol
 
 from rekord.arguments import check_keywords
 from rekord.dataset.read import group_shard_sets
+from rekord.errors import RekordError
 from rekord.health.check.duplicates import DuplicateContentRule
 from rekord.health.check.float_integers import FloatIntegerRule
 from rekord.health.check.images import BoxRule, ImageRule, find_declared_boxes, find_declared_images
@@ -29,7 +29,9 @@ from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyedBatch
 from rekord.health.scan import OPAQUE_PAYLOAD_CODES, FileSummary, scan_file, scan_files
 from rekord.schema import Schema
+from rekord.storage import raw_files
 from rekord.storage.local import PathLike
+from rekord.storage.router import ROUTED_STORAGE
 
 __all__ = ["RecordPatterns", "build_majority_rules", "build_schema_rules", "learn_patterns"]
 
@@ -122,7 +124,7 @@ def _iter_findings(
         rules = _build_rules(place, schema, stack)
         records: dict[str, int] = {}  # of files without damage
         payload_bytes: dict[str, int] = {}
-        with closing(scan_files(place.paths, report)) as items:
+        with closing(scan_files(place.paths, report, digests or ROUTED_STORAGE)) as items:
             for item in items:
                 if isinstance(item, Finding):
                     if item.code in OPAQUE_PAYLOAD_CODES and declared is not None:
@@ -216,18 +218,20 @@ def _find_file_set_problems(
     if place.has_explicit_files:
         return
     listed = () if place.listing is None else place.listing.shards
-    yield from find_shard_problems(place.paths, _get_file_sizes(place.paths), records, listed=listed)
+    yield from find_shard_problems(place.paths, _get_file_sizes(place), records, listed=listed)
     if place.listing is not None and digests is not None:
         yield from find_manifest_mismatches(place.listing, place.paths, records, digests)
     elif place.folder is not None and all(one.severity == "note" for one in place.findings):
         yield from find_tfds_mismatches(place.folder, place.paths, records, payload_bytes)
 
 
-def _get_file_sizes(paths: Sequence[str]) -> dict[str, int]:
+def _get_file_sizes(place: DatasetFiles) -> dict[str, int]:
+    if place.remote_sizes is not None:
+        return {path: place.remote_sizes[raw_files.relpath(path, place.folder or "")] for path in place.paths}
     sizes = {}
-    for path in paths:
+    for path in place.paths:
         try:
-            sizes[path] = os.stat(path).st_size
-        except OSError:
+            sizes[path] = raw_files.getsize(path)
+        except (OSError, RekordError):
             continue  # unreadable, which was reported
     return sizes

@@ -15,7 +15,7 @@ from rekord.health.doctor.diagnosis import Diagnosis, find_worst_severity
 from rekord.health.doctor.evidence import DoctorCase, FileEvidence, tally_finding_groups
 from rekord.health.finding import Finding
 from rekord.report.formatting import format_byte_size, format_count
-from rekord.storage.local import LOCAL
+from rekord.storage.router import ROUTED_STORAGE
 
 TFRECORD_HINT = " (Is this even a TFRecord file?)"
 """What TensorFlow adds if the first record cannot be read."""
@@ -46,11 +46,11 @@ def get_single_finding(facts: FileEvidence, code: str) -> Finding:
 
 
 def get_file_size(path: str) -> int:
-    return LOCAL.stat(path).size_bytes
+    return ROUTED_STORAGE.stat(path).size_bytes
 
 
 def read_first_bytes(path: str) -> bytes:
-    with LOCAL.open_read(path) as file:
+    with ROUTED_STORAGE.open_read(path) as file:
         return read_head(file)
 
 
@@ -219,7 +219,7 @@ def _predict_tf_error(code: str, offset: int, plain: bool) -> str | None:
 
 def _predict_truncated_stream_error(path: str, offset: int) -> str | None:
     """The same for a truncated compressed stream, which TensorFlow notices only inside a payload."""
-    with LOCAL.open_read(path) as file:
+    with ROUTED_STORAGE.open_read(path) as file:
         stream, _ = open_stream(file, sized=True)
         buffer = memoryview(bytearray(_INSPECTED_BYTES))
         inflated = 0
@@ -245,7 +245,7 @@ def _measure_zero_tail(facts: FileEvidence, plain: bool) -> int | None:
 
 def _measure_zero_run(path: str, offset: int, *, whole: bool = False) -> int:
     """The number of zeros at a byte, or in a run of at least 512 in the 1 MiB after it."""
-    with LOCAL.open_read(path) as file:
+    with ROUTED_STORAGE.open_read(path) as file:
         file.seek(offset)
         if not whole:
             return _find_longest_zero_run(read_head(file, _INSPECTED_BYTES))

@@ -31,6 +31,7 @@ from rekord.schema.interop.tf_spec import (
     VarLenSpec,
     spec_from_schema,
 )
+from rekord.storage import raw_files
 from rekord.storage.local import PathLike
 
 _SPEC_CLASSES = (FixedLenSpec, VarLenSpec, FixedLenSequenceSpec, SparseSpec, RaggedSpec)
@@ -56,7 +57,7 @@ def doctor(
 
 def find_common_folder(files: Sequence[str]) -> str:
     """The folder that contains all of several files."""
-    return os.path.commonpath([os.path.abspath(path) for path in files])
+    return raw_files.commonpath([raw_files.abspath(path) for path in files])
 
 
 def resolve_spec(spec: str | Mapping[str, object] | SequenceSpec | None) -> Any:
