@@ -11,7 +11,8 @@ import pytest
 
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL
-from rekord.storage.transaction import STAGED_PREFIX, publish
+from rekord.storage.publication import STAGED_PREFIX
+from rekord.storage.transaction import publish
 from rekord.testing import Crash, Fault, FaultyStorage
 
 PIECES = (b"first piece,", b" second piece,", b" third")
