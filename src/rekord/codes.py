@@ -295,6 +295,8 @@ CODES: dict[str, str] = {
     "X561": "image has no known format",
     "X562": "classes of records contradict each other",
     "X563": "no series is long enough for a window",
+    # X564: publishing to object storage
+    "X564": "dataset is unfinished",
     # X565 to X569: datasets derived from others
     "X565": "no records to write",
     # X575 to X577: training

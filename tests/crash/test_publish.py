@@ -12,7 +12,8 @@ from faulty_storage import Crash, Fault, FaultyStorage
 
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL
-from rekord.storage.transaction import STAGED_PREFIX, publish
+from rekord.storage.publication import STAGED_PREFIX
+from rekord.storage.transaction import publish
 
 PIECES = (b"first piece,", b" second piece,", b" third")
 NEW = b"".join(PIECES)

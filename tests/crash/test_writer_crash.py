@@ -14,7 +14,7 @@ from rekord.dataset.read import records
 from rekord.dataset.writer import Writer
 from rekord.errors import DatasetError
 from rekord.schema import Bytes, Int64, Schema
-from rekord.storage.transaction import STAGED_PREFIX
+from rekord.storage.publication import STAGED_PREFIX
 from rekord.testing import frames
 
 OLD = b"what was here before"

@@ -268,3 +268,8 @@ class _FaultyWritable:
         self._storage._alive()
         self._storage._open.discard(self._file)
         self._file.close()
+
+    def abort(self) -> None:
+        self._storage._alive()
+        self._storage._open.discard(self._file)
+        self._file.abort()

@@ -46,8 +46,8 @@ from rekord.dataset.shard_index import open_shard_index, read_stamp
 from rekord.dataset.shards import Shards
 from rekord.errors import DecodeError, RekordError, error
 from rekord.schema import Schema
-from rekord.storage.local import LOCAL, Storage
-from rekord.storage.router import ROUTED_STORAGE, is_remote
+from rekord.storage.local import Storage
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import Staging, Transaction
 
 
@@ -147,7 +147,7 @@ class Derivation:
     parent: str | None = None  # the digest of the manifest that it comes from
     workers: int = 1
     fresh: bool = False
-    storage: Storage = LOCAL
+    storage: Storage = ROUTED_STORAGE
     framed_bytes: int | None = None  # estimate of what will be written, for progress
 
 
@@ -166,7 +166,7 @@ def reuse_shard(records: RecordSequence, shard: int, part: ManifestSplit, index:
     """A whole existing shard: linked if its index has all columns that the new one needs, else copied."""
     path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
     end = int(records.shards.starts[shard + 1])
-    listed = None if is_remote(path) else find_shard_entry(path)
+    listed = find_shard_entry(path)
     checksums = None if listed is None or listed.expected is None else listed.expected.checksums
     found = records.frames.index(shard)
     if checksums is None or found.origin != "written" or not found.has_columns(index if end > begin else ()):
@@ -221,8 +221,7 @@ class _DerivationRun:
         self._transaction = transaction
         self._staging = staging
         self._watch = watch
-        watched = watch is not None and wanted.storage is LOCAL
-        self._local = _ThreadLocal(staging.folder if watched else None)
+        self._local = _ThreadLocal(staging.progress_folder if watch is not None else None)
 
     def run(self) -> DerivationResult:
         wanted = self._wanted
@@ -256,7 +255,7 @@ class _DerivationRun:
         }
         manifest = build_manifest(wanted.plan, splits, source, version=wanted.version, parent=wanted.parent)
         manifest = write_companions(self._staging, manifest, (), shards, wanted.companions)
-        commit(self._transaction, self._staging)
+        commit(self._transaction, self._staging, manifest)
         linked = sum(isinstance(one, LinkedShard) for split in wanted.splits.values() for one in split.shards)
         return DerivationResult(
             manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed
@@ -265,7 +264,7 @@ class _DerivationRun:
     @contextmanager
     def _with_inflated_copies(self, new: Sequence[DerivedShard]) -> Iterator[None]:
         """Let the shards that records are copied from be read in any order."""
-        unpacked = InflatedCopies(self._staging.spills, self._wanted.storage)
+        unpacked = InflatedCopies(self._staging.scratch_folder, self._wanted.storage)
         read = {id(one.stretch.records.shards): one for one in new if not isinstance(one, LinkedShard)}
         with ExitStack() as stack:
             for one in read.values():
@@ -344,10 +343,8 @@ class _DerivationRun:
 
     def _link_or_copy(self, source: str, target: str) -> None:
         """A link is complete immediately; if links are impossible, the file is copied."""
-        staging = self._staging
-        staging.remove_file(target)
-        if not staging.storage.link(source, target):
-            _copy_file(source, target, staging)
+        if not self._staging.link(source, target):
+            _copy_file(source, target, self._staging)
 
 
 def _collect_origins(shard: CopiedShard | ReencodedShard | GeneratedShard, records: int) -> OriginRuns | None:

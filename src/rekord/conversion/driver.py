@@ -68,8 +68,10 @@ from rekord.sources.base import (
     check_remote_files,
     is_partitioned,
 )
-from rekord.storage.local import LOCAL, Storage
-from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
+from rekord.storage.local import Storage
+from rekord.storage.publication import exists, read_bytes, remove_tree
+from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.transaction import Staging, Transaction
 
 _log = get_logger(__name__)
 
@@ -132,7 +134,7 @@ class Conversion:
     unused: tuple[UnusedInput, ...] = ()  # files and columns that are not written
     spills: str | None = None
     fresh: bool = False
-    storage: Storage = LOCAL
+    storage: Storage = ROUTED_STORAGE
     parent: str | None = None  # the digest of the manifest of the dataset that the rows come from
     is_split_by_series: bool = False  # by time or group, where rows become windows
     files: tuple[SourceFile, ...] = ()  # of the source
@@ -180,7 +182,7 @@ class _ConversionRun:
         self.job = conversion.job
         self.staging = staging
         self.watch = watch
-        self._tallies = ThreadTally(staging.folder if conversion.storage is LOCAL else None)
+        self._tallies = ThreadTally(staging.progress_folder)
         self.packed = b"" if conversion.workers == 1 else pickle_job(self.job)
         self.parts: list[SourcePart] = []
         self.reused = ReuseCounts()
@@ -209,7 +211,7 @@ class _ConversionRun:
         )
         ours = self._describe_request(done)
         manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions, ours)
-        left = commit(self.transaction, self.staging)
+        left = commit(self.transaction, self.staging, manifest)
         folder = os.path.join(self.conversion.out, METADATA_FOLDER)
         return ConversionResult(
             manifest=manifest,
@@ -272,7 +274,7 @@ class _ConversionRun:
             self.parts = list(source.parts(part_bytes))
         else:
             self.parts, self.reused = self.conversion.reuse.plan_parts(self.job, self.staging, part_bytes)
-        done = [self._finished_part(number) for number in range(len(self.parts))]
+        done = self.staging.map_waiting(self._finished_part, range(len(self.parts)))
         calls = [(i, (i, part)) for i, part in enumerate(self.parts) if done[i] is None]
         for i, part in self._map_calls(workers, calls):
             done[i] = part
@@ -327,7 +329,7 @@ class _ConversionRun:
         return done
 
     def _worker_task(self, task: Callable[..., Done]) -> Callable[..., Done]:
-        return partial(run_in_worker, task, self.packed, self.staging.folder, self.staging.spills)
+        return partial(run_in_worker, task, self.packed, self.staging)
 
     # Cut.
 
@@ -411,9 +413,7 @@ class _ConversionRun:
         if self.watch is not None:
             self.watch.phase("write", self.staging, _sum_framed_bytes(parts))
         done: dict[int, CompletedShard] = {}
-        for i, shard in enumerate(shards):
-            name = self.job.shard_name(shard.split, shard.number, shard.shards)
-            known = load_completed_shard(self.staging, name, self.staging.shard_done_path(shard.split, shard.number))
+        for i, known in enumerate(self.staging.map_waiting(self._finished_shard, shards)):
             if known is not None:
                 done[i] = known
         resumed = len(done)
@@ -439,6 +439,10 @@ class _ConversionRun:
         for i, shard in enumerate(shards):
             split_shards[shard.split].append(done[i])
         return split_shards, resumed
+
+    def _finished_shard(self, shard: PlannedShard) -> CompletedShard | None:
+        name = self.job.shard_name(shard.split, shard.number, shard.shards)
+        return load_completed_shard(self.staging, name, self.staging.shard_done_path(shard.split, shard.number))
 
     def _remove_unneeded_spills(
         self,
@@ -535,7 +539,7 @@ class OutputTarget:
 
     out: str
     plan: ConversionPlan
-    storage: Storage = LOCAL
+    storage: Storage = ROUTED_STORAGE
     fresh: bool = False
     spills: str | None = None
     # Of rows that can be compared only by reading them all: their digest, as the manifest of the dataset has it.
@@ -560,17 +564,20 @@ def open_staging(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Man
             return
         staging = transaction.staging(aim.staging_id, spills=aim.spills)
         _check_stagings(aim, transaction, staging)
+        staging.begin(MANIFEST_NAME)
         inside = [os.path.join(METADATA_FOLDER, below) for below in ("index", "blocks", ORIGINS_FOLDER)]
         staging.prepare(aim.plan.to_json(), *inside)
-        yield transaction, staging
+        with staging.counting():
+            yield transaction, staging
 
 
 def find_complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manifest | None:
     """The manifest of the dataset if it exists already, None if nothing is in the way; raises otherwise."""
     storage, out = aim.storage, aim.out
-    if not exists(storage, out):
+    kind = transaction.find()
+    if kind is None:
         return None
-    if storage.stat(out).kind != "folder":
+    if kind != "folder":
         raise _output_exists_error(out, "a file", "choose another output path")
     if not storage.list(out):
         return None
@@ -578,8 +585,10 @@ def find_complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manife
         found = "a folder without a rekord manifest" if aim.fresh else "a folder with other files"
         raise _output_exists_error(out, found, "choose another output path, or an empty folder")
     if aim.fresh:
+        transaction.check_replaceable()
         return None
     manifest = read_manifest(out, storage)
+    overwrite = _OVERWRITE_HINT if transaction.is_replaceable else "choose another output path"
     if manifest.plan != aim.plan.id:
         source = manifest.source.fingerprint if aim.rows_digest is None else aim.plan.source
         theirs = {"options": manifest.options, "schema": manifest.schema, "format": manifest.format}
@@ -588,10 +597,10 @@ def find_complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manife
         raise _output_exists_error(
             out,
             f"a dataset with a different plan: {', '.join(differs)} {'differ' if many else 'differs'}",
-            _OVERWRITE_HINT,
+            overwrite,
         )
     if aim.rows_digest is not None and aim.rows_digest() != manifest.source.fingerprint:
-        raise _output_exists_error(out, "a dataset with the same options from different rows", _OVERWRITE_HINT)
+        raise _output_exists_error(out, "a dataset with the same options from different rows", overwrite)
     transaction.staging(aim.staging_id, spills=aim.spills).remove()
     remove_replaced(transaction)
     return manifest
@@ -696,8 +705,7 @@ def write_companions(
     companions: Companions,
     metadata: Mapping[str, bytes] | None = None,
 ) -> Manifest:
-    """Write everything that goes next to the shards, `metadata` into our own folder, and the manifest last."""
-    storage = staging.storage
+    """Write everything that goes next to the shards, and `metadata` into our own folder; the manifest comes last."""
     ours = os.path.join(staging.out, METADATA_FOLDER)
     for name, kind, count in (
         (REJECTS, "rejects", sum(part.rejected for part in parts)),
@@ -716,19 +724,10 @@ def write_companions(
         splits[name] = msgspec.structs.replace(manifest.splits[name], blocks=digest)
     manifest = msgspec.structs.replace(manifest, splits=splits)
     files = companions(manifest)
+    staging.announce(sorted(files))
     for name, data in files.items():
         staging.write(os.path.join(staging.out, name), data, sync=True)
-    manifest = msgspec.structs.replace(manifest, companions=sorted(files))
-    staging.write(os.path.join(staging.out, MANIFEST_NAME), manifest.to_json(), sync=True)
-    # A worker whose driver was killed may have started a file after this run removed such files.
-    staging.remove_unfinished(staging.out)
-    origins = os.path.join(ours, ORIGINS_FOLDER)
-    if not storage.list(origins):
-        storage.remove_folder(origins)
-    for folder in (os.path.join(ours, "index"), blocks, origins, ours, staging.out):
-        if folder != origins or exists(storage, origins):
-            storage.sync_folder(folder)
-    return manifest
+    return msgspec.structs.replace(manifest, companions=sorted(files))
 
 
 def _concatenate(staging: Staging, parts: Sequence[CompletedPart], kind: str, path: str) -> None:
@@ -750,9 +749,9 @@ def _encode_block_list(shards: Sequence[CompletedShard]) -> bytes:
     return encode_arrow_file(table)
 
 
-def commit(transaction: Transaction, staging: Staging) -> str | None:
+def commit(transaction: Transaction, staging: Staging, manifest: Manifest) -> str | None:
     """Publish the dataset in place of an older one; returns the folder in which files of others were left."""
-    transaction.commit(staging.out)
+    transaction.commit(staging, (MANIFEST_NAME, manifest.to_json()))
     staging.remove()
     return remove_replaced(transaction)
 

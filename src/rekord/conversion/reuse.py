@@ -27,7 +27,9 @@ from rekord.dataset.manifest import read_manifest
 from rekord.dataset.origins import SYNTHETIC, RowOrigins, concat_origins, read_origins, to_plain_text
 from rekord.dataset.samplers import EpochOrder, SubsetSampler, normalize_selection
 from rekord.sources.base import PartItem, SourceFile, SourcePart, select_items
-from rekord.storage.transaction import Staging, read_bytes
+from rekord.storage.publication import read_bytes
+from rekord.storage.router import is_remote
+from rekord.storage.transaction import Staging
 
 SOURCE_FILES = "source.json"
 """What `.rekord/` holds about the files that a dataset was written from."""
@@ -254,9 +256,16 @@ class _KnownRows:
         staging.write(staging.map_path(0, "reuse-paths"), b"\0".join(own.paths))
 
 
+def _load_rows(staging: Staging) -> Any:
+    path = staging.map_path(0, "reuse")
+    if is_remote(path):
+        return np.load(io.BytesIO(read_bytes(staging.storage, path)), allow_pickle=False)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
 def iter_reused_rows(job: ConversionJob, staging: Staging, part: ReusedRows) -> Iterator[EncodedRows]:
     """The rows of a part, in reading order, as they were encoded before."""
-    table = np.load(staging.map_path(0, "reuse"), mmap_mode="r", allow_pickle=False)
+    table = _load_rows(staging)
     rows = table[part.first : part.first + part.count]
     paths = read_bytes(staging.storage, staging.map_path(0, "reuse-paths")).split(b"\0")
     dataset = open_dataset(part.folder)

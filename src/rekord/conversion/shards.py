@@ -215,7 +215,7 @@ class StagedShard:
         self._output.__exit__(kind, failure, trace)
         if not self._complete:
             # An incomplete file is useless, and the disk may be full.
-            self._file.discard()
+            self._file.abort()
 
     def write(self, frames: Buffer) -> None:
         """Write whole frames; the buffer may be reused afterwards."""

@@ -18,7 +18,10 @@ import pyarrow as pa
 from rekord import _core
 from rekord.conversion.splits import HASH_BITS, HashArray, SplitRule
 from rekord.dataset.origins import RowOrigins, concat_origins
-from rekord.storage.local import Readable
+from rekord.errors import DatasetError
+from rekord.storage.local import Readable, Storage
+from rekord.storage.publication import read_bytes
+from rekord.storage.router import ROUTED_STORAGE, UNREACHABLE_CODES, is_remote
 from rekord.storage.transaction import Staging
 
 try:
@@ -245,7 +248,7 @@ class SpillWriter:
 
     def discard(self) -> None:
         """Discard the spill: the next attempt starts with a new file, and may need the space of this one."""
-        self._file.discard()
+        self._file.abort()
 
     def _write(self, frames: Any) -> None:
         self._file.write(frames)
@@ -393,8 +396,17 @@ def encode_arrow_file(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def read_part_index(path: str) -> pa.Table | None:
-    """The index of a part, memory-mapped; None if it has no rows, is missing or truncated."""
+def read_part_index(path: str, storage: Storage = ROUTED_STORAGE) -> pa.Table | None:
+    """The index of a part, memory-mapped if possible; None if it has no rows, is missing or truncated."""
+    if is_remote(path):
+        try:
+            return pa.ipc.open_file(pa.py_buffer(read_bytes(storage, path))).read_all()
+        except pa.ArrowInvalid:
+            return None
+        except DatasetError as failure:
+            if failure.code in UNREACHABLE_CODES:
+                raise
+            return None
     try:
         # Closed here, not when the last of Arrow's threads lets go of it: the staging folder may be removed before.
         with pa.memory_map(os.fsencode(path)) as file:

@@ -48,6 +48,7 @@ from rekord.location import Location
 from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned, read_part
 from rekord.storage.local import Readable
 from rekord.storage.portability import TRIM_THRESHOLD_BYTES, trim_heap
+from rekord.storage.router import UNREACHABLE_CODES
 from rekord.storage.transaction import Staging
 
 _READ_BYTES = 4 << 20
@@ -248,7 +249,7 @@ def select_index_kind(job: ConversionJob) -> str:
 
 def load_part_index(staging: Staging, part: int, kind: str) -> pa.Table:
     """The index of a part: where its rows are."""
-    table = read_part_index(staging.map_path(part, kind))
+    table = read_part_index(staging.map_path(part, kind), staging.storage)
     if table is None:
         raise SpillLost(part)
     return table
@@ -283,7 +284,9 @@ class _SpillReader:
                 self._files[part] = self._staging.storage.open_read(self._staging.map_path(part, "spill"))
             file = self._files[part]
             file.seek(begin)
-        except DatasetError:
+        except DatasetError as failure:
+            if failure.code in UNREACHABLE_CODES:
+                raise
             raise SpillLost(part) from None
         view = self._read.of(end - begin)
         if fill_buffer(file, view) < len(view):
@@ -582,13 +585,13 @@ def _unpickle_job(packed: bytes) -> ConversionJob:
 
 
 @lru_cache(maxsize=1)
-def _open_tally(folder: str) -> ProgressTally:
+def _open_tally(folder: str | None) -> ProgressTally:
     return ProgressTally(folder)
 
 
-def run_in_worker(task: Callable[..., Done], packed: bytes, folder: str, spills: str, *arguments: Any) -> Done:
+def run_in_worker(task: Callable[..., Done], packed: bytes, staging: Staging, *arguments: Any) -> Done:
     """Run a task, `encode_part` or `write_shard`, in a worker process."""
-    tally = _open_tally(folder)
-    done = task(_unpickle_job(packed), Staging(folder, spills=spills), *arguments, tally)
+    tally = _open_tally(staging.progress_folder)
+    done = task(_unpickle_job(packed), staging, *arguments, tally)
     tally.next()
     return done

@@ -36,7 +36,8 @@ from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
 from rekord.schema.schema import KIND_NAMES, check_kind, shorten_name, summarize_columns
 from rekord.storage.cache import DiskCache, resolve_cache
 from rekord.storage.local import PathLike
-from rekord.storage.router import get_path_kind, is_remote, map_concurrently
+from rekord.storage.publication import check_finished
+from rekord.storage.router import ROUTED_STORAGE, get_path_kind, is_remote, map_concurrently
 
 if TYPE_CHECKING:
     from rekord.transforms.chain import Chain
@@ -83,8 +84,11 @@ def open(
     root = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if isinstance(root, str):
         listed = _open_from_manifest(root, schema, disk, allow_missing=allow_missing)
-        listed = listed or _open_from_tfds(root, schema, kind, allow_missing=allow_missing)
         if listed is not None:
+            return listed
+        listed = _open_from_tfds(root, schema, kind, allow_missing=allow_missing)
+        if listed is not None:
+            check_finished(ROUTED_STORAGE, root)  # below, listing the files checks it
             return listed
     paths = list_record_files(path)
     path_kind = None if root is None else get_path_kind(root)

@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.dataset.index import Offsets, compact_offsets, parse_frame_size
+from rekord.storage.local import read_up_to
 from rekord.storage.portability import pread
-from rekord.storage.router import is_remote
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 
 TEXT_SUFFIX = {"dali": ".idx", "vahidk": ".tfindex"}
 _EXTENSION = re.compile(r"\.(tfrecords?|records?|tfrecs?|tfr)$", re.IGNORECASE)
@@ -114,9 +115,9 @@ def encode_text_index(offsets: Offsets, size_bytes: int) -> bytes:
 
 def is_external_index(place: str) -> bool:
     """Whether a file begins like an index of one of these tools; an empty one may be an index of nothing."""
-    with open(place, "rb") as file:
-        head = file.read(64)
-        length_bytes = os.fstat(file.fileno()).st_size
+    with ROUTED_STORAGE.open_read(place) as file:
+        head = read_up_to(file, 64)
+        length_bytes = file.size_bytes
     if not head or length_bytes == 8 + 24 * int.from_bytes(head[:8], "little"):
         return True
     return re.match(rb"0 \d{2,20}\n", head) is not None

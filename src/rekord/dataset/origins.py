@@ -32,7 +32,7 @@ from rekord.dataset.index import METADATA_FOLDER, ByteLimitedCache, Count
 from rekord.dataset.manifest import find_shard_entry
 from rekord.errors import RekordError
 from rekord.storage.local import read_file
-from rekord.storage.router import ROUTED_STORAGE, is_remote
+from rekord.storage.router import ROUTED_STORAGE, UNREACHABLE_CODES
 
 ORIGINS_FOLDER = "origins"
 SYNTHETIC = 0xFFFFFFFF
@@ -232,7 +232,11 @@ def read_origins(shard: str, digest: str, records: int) -> ShardOrigins | None:
     try:
         data = read_file(origins_path(shard), ROUTED_STORAGE, most_bytes=_MAX_FILE_BYTES)
         return _parse(data, digest, records)
-    except (RekordError, OSError, ValueError, IndexError, struct.error, msgspec.MsgspecError):
+    except RekordError as failure:
+        if failure.code in UNREACHABLE_CODES:
+            raise
+        return None
+    except (OSError, ValueError, IndexError, struct.error, msgspec.MsgspecError):
         return None
 
 
@@ -281,7 +285,7 @@ _cache = ByteLimitedCache(_MAX_CACHED_BYTES)
 
 def find_origins(shard: str) -> ShardOrigins | None:
     """The origins of a shard that a manifest lists; None if they are unknown."""
-    listed = None if is_remote(shard) else find_shard_entry(shard)
+    listed = find_shard_entry(shard)
     expected = None if listed is None else listed.expected
     if expected is None or expected.digest is None or expected.records is None:
         return None

@@ -296,7 +296,7 @@ class PredictionWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         if kind is not None:
-            self._staged.discard()
+            self._staged.abort()
             return
         try:
             if self._rows["record"]:
@@ -304,7 +304,7 @@ class PredictionWriter:
             self._writer.close()
             self._output.put()
         except BaseException:
-            self._staged.discard()
+            self._staged.abort()
             raise
         self._staged.commit()
 

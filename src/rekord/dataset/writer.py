@@ -15,7 +15,8 @@ from rekord.codec.encode_columns import EncodedBatches, encode_batches
 from rekord.errors import EncodeError, RekordError, error
 from rekord.framing.deflate import FlushPoint, FrameSink, compression_name, open_frame_sink
 from rekord.location import Location
-from rekord.storage.local import LOCAL, WRITE_BYTES, AsyncWriter, Storage
+from rekord.storage.local import WRITE_BYTES, AsyncWriter, Storage
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import StagedFile, Transaction
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Writer:
         schema: Schema,
         *,
         compression: str | None = None,
-        storage: Storage = LOCAL,
+        storage: Storage = ROUTED_STORAGE,
     ) -> None:
         self.path = os.fsdecode(path)
         self.schema = validate_schema(schema)
@@ -144,7 +145,7 @@ class Writer:
             return
         self._closed = True
         if self._file is not None:
-            self._file.discard()
+            self._file.abort()
 
     def __enter__(self) -> Self:
         self._open()

@@ -42,8 +42,10 @@ from rekord.health.finding import JsonFields
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.interop.tfds import INFO_NAME
-from rekord.storage.local import LOCAL, AsyncWriter, PathLike, Readable, Storage, Writable
-from rekord.storage.transaction import StagedFolder, Transaction, exists, kind_at, publish, read_bytes
+from rekord.storage.local import AsyncWriter, PathLike, Readable, Storage, Writable
+from rekord.storage.publication import exists, kind_at, read_bytes
+from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.transaction import StagedFolder, Transaction, publish
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -93,7 +95,7 @@ class SalvageScan:
     Without `reuse`, the frames of a file that is not compressed stay valid after their step.
     """
 
-    def __init__(self, path: str, storage: Storage = LOCAL, *, reuse: bool = True) -> None:
+    def __init__(self, path: str, storage: Storage = ROUTED_STORAGE, *, reuse: bool = True) -> None:
         self.path = path
         self.failure: RekordError | None = None  # the first one
         self._storage = storage
@@ -427,7 +429,7 @@ def salvage_file_records(
     path: str,
     create: Callable[[], Writable],
     ledger: AnyLedger,
-    storage: Storage = LOCAL,
+    storage: Storage = ROUTED_STORAGE,
     *,
     hashed: bool = False,
     empty_as: str | None = None,
@@ -551,15 +553,13 @@ def read_usable_manifest(folder: str, ledger: SalvageLedger, storage: Storage) -
 
 @dataclass(frozen=True)
 class DatasetSalvage:
-    """The salvage of a dataset to another folder. `create` creates a file there and `close` completes it."""
+    """The salvage of a dataset to another folder."""
 
     folder: str
     manifest: Manifest
     ledger: SalvageLedger
     storage: Storage
-    target: str
-    create: Callable[[str], Writable]
-    close: Callable[[Writable], None]
+    staging: StagedFolder
 
     def run(self) -> None:
         """Write the shards, their companions, and the manifest."""
@@ -574,7 +574,7 @@ class DatasetSalvage:
             companions=companions,
             parent=parent,
         )
-        self._write(MANIFEST_NAME, manifest.to_json())
+        self.staging.put_last(MANIFEST_NAME, manifest.to_json())
 
     def _split(self, split: str, part: ManifestSplit) -> ManifestSplit:
         names = part.names(split)
@@ -605,7 +605,7 @@ class DatasetSalvage:
         files: list[Writable] = []
 
         def create() -> Writable:
-            files.append(self.create(name))
+            files.append(self.staging.create(name))
             return files[0]
 
         if exists(self.storage, path):
@@ -615,7 +615,7 @@ class DatasetSalvage:
             ledger.begin_file()
             ledger.take(Gap(path=path, begin=0, end=0, message=CODES["X501"], code="X501", lost_records=expected))
             kept.gaps = 1
-        self.close(files[0])
+        self.staging.close(files[0])
         lost = expected - kept.records
         if lost > 0 and not kept.gaps:
             # Truncated between two records, which only the manifest reveals.
@@ -640,7 +640,7 @@ class DatasetSalvage:
         schema = Schema.from_dict(self.manifest.schema)
         labels = [name for name in columns if name in schema and schema[name].class_count is not None]
         sums: dict[str, dict[int, int]] = {name: {} for name in labels}
-        paths = [os.path.join(self.target, name) for name in names]
+        paths = [os.path.join(self.staging.folder, name) for name in names]
         try:
             # All of these files are one split, whatever splits their names suggest.
             files = open_dataset(paths, schema, allow_missing=True).splits.values()
@@ -667,17 +667,14 @@ class DatasetSalvage:
             if info is None:
                 self.ledger.take(_build_lost_file_gap(self.folder, name, self.storage, "X536"))
                 return False
-            self._write(name, info)
+            file = self.staging.create(name)
+            file.write(info)
+            self.staging.close(file)
             return True
-        file = self.create(name)
+        file = self.staging.create(name)
         copy_file_bytes(path, file.write, self.storage)
-        self.close(file)
+        self.staging.close(file)
         return True
-
-    def _write(self, name: str, data: bytes) -> None:
-        file = self.create(name)
-        file.write(data)
-        self.close(file)
 
 
 def _select_present(column: Any) -> Any:
@@ -724,7 +721,7 @@ def salvage_into(
     report: SalvageReport,
     *,
     on_gap: Callable[[Gap], None] | None = None,
-    storage: Storage = LOCAL,
+    storage: Storage = ROUTED_STORAGE,
 ) -> SalvageReport:
     """`salvage` with a report that is updated while it runs."""
     do = 'rk.salvage("data", "data-repaired")'
@@ -754,9 +751,10 @@ def _salvage_folder(source: str, out: str, ledger: SalvageLedger, storage: Stora
     manifest = read_usable_manifest(source, ledger, storage) if is_folder else None
     paths = [] if manifest is not None else list_record_files(source)
     root = source if is_folder else _get_fixed_prefix(source)
-    with Transaction(out, storage).folder("salvage") as staging:
+    last = None if manifest is None else MANIFEST_NAME
+    with Transaction(out, storage).folder("salvage", last=last) as staging:
         if manifest is not None:
-            DatasetSalvage(source, manifest, ledger, storage, staging.folder, staging.create, staging.close).run()
+            DatasetSalvage(source, manifest, ledger, storage, staging).run()
         kept = _salvage_each(
             paths,
             lambda path, own: _salvage_into_folder(staging, path, os.path.relpath(path, root), own, storage),
@@ -819,7 +817,7 @@ def _check_paths(source: str, out: str, kind: str | None, storage: Storage) -> N
             found=found,
             do="choose another output path: salvage never works in place",
         )
-    taken = kind_at(storage, out)
+    taken = Transaction(out, storage).find()
     if taken is not None:
         raise error(
             "U618",

@@ -19,7 +19,8 @@ from typing import Any
 from rekord.errors import DatasetError, RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.storage.local import LOCAL, DirectoryEntry, SearchableStorage, Stat, read_up_to
-from rekord.storage.router import CHECK_ADDRESS_HINT, REMOTE, is_remote, map_concurrently
+from rekord.storage.publication import HIDDEN_FOLDER, check_finished
+from rekord.storage.router import CHECK_ADDRESS_HINT, REMOTE, ROUTED_STORAGE, is_remote, map_concurrently
 
 # Names that are always accepted, damaged or not, so that damage is noticed. Matched in lower case.
 _RECORD_NAME = re.compile(
@@ -234,7 +235,7 @@ class _Search:
                 if identity in self.visited_folders:
                     continue
                 self.visited_folders.add(identity)
-                entries = self.storage.list(folder)
+                entries = self._list(folder)
                 names = {entry.name for entry in entries}
                 real = self.storage.real(folder)
                 for entry in entries:
@@ -249,6 +250,13 @@ class _Search:
                             real_path = os.path.join(real, entry.name)
                             yield _Candidate(path, real_path, verdict, entry.size_bytes)
         yield from linked_files
+
+    def _list(self, folder: str) -> Sequence[DirectoryEntry]:
+        """The names in a folder. X564 if these are files of an unfinished dataset."""
+        entries = self.storage.list(folder)
+        if any(entry.name == HIDDEN_FOLDER for entry in entries):
+            check_finished(ROUTED_STORAGE, folder)
+        return entries
 
     def _classify_entry(
         self, path: str, entry: DirectoryEntry, beside: set[str], *, hidden: bool = False
@@ -300,7 +308,7 @@ class _Search:
         else:
             # A name that is not a pattern, or that exists literally, matches only itself.
             exact = there is not None or not _GLOB_CHARACTERS.search(part)
-            entries = self.storage.list(folder or ".")
+            entries = self._list(folder or ".")
             names = {entry.name for entry in entries}
             for entry in entries:
                 if (part == entry.name) if exact else _is_match(entry.name, part):

@@ -95,6 +95,9 @@ class Writable(Protocol):
     def close(self) -> None:
         """Complete the file."""
 
+    def abort(self) -> None:
+        """Close the file, which is not complete: an object does not appear, and a local file stays."""
+
 
 class _ReadableStorage(Protocol):
     """What reading needs of a storage."""
@@ -464,6 +467,9 @@ class _LocalWritable:
     def close(self) -> None:
         with _translate_write_errors(self.path):
             self._file.close()
+
+    def abort(self) -> None:
+        self.close()
 
 
 def begin_sync(file: Writable, begin: int, size_bytes: int) -> None:

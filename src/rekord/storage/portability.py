@@ -252,6 +252,21 @@ def trim_heap() -> None:
         library.malloc_trim(0)
 
 
+_M_MMAP_THRESHOLD = -3
+
+
+@cache
+def return_large_buffers(n_bytes: int) -> None:
+    """Have buffers of at least `n_bytes` returned to the system as soon as they are freed, in this process.
+
+    glibc raises this threshold to 32 MiB when it sees large buffers, and then keeps those that other threads free:
+    one heap per thread. Measured with uploads of 300 MB: 205 MB instead of 367 MB.
+    """
+    library = _c_library()
+    if hasattr(library, "mallopt"):
+        library.mallopt(_M_MMAP_THRESHOLD, n_bytes)
+
+
 def address_space_limit() -> tuple[int, bool] | None:
     """The address space limit of this process in bytes, and whether it can be raised; None without a limit."""
     if resource is None:

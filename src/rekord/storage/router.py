@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from rekord.errors import RekordError
 from rekord.storage.local import LOCAL, DirectoryEntry, PathKind, Readable, Stat, Storage, Writable
 
 if TYPE_CHECKING:
     from rekord.storage.fsspec_files import FsspecStorage
+    from rekord.storage.lease import ConditionalStorage
     from rekord.storage.objects import ObjectStorage
 
 OBJECT_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss")
@@ -26,10 +27,19 @@ ArgumentT = TypeVar("ArgumentT")
 ResultT = TypeVar("ResultT")
 
 
+UNREACHABLE_CODES: Final = frozenset({"X555", "X556", "X566", "X567", "X568", "X569", "X577"})
+"""Codes of errors that say nothing about whether a file exists, or what is in it."""
+
+
 def is_remote(path: str) -> bool:
     """Whether a path is remote: `scheme://…`. A drive letter is not a scheme."""
     scheme, found, _ = path.partition("://")
     return bool(found) and len(scheme) > 1 and scheme.replace("+", "").replace("-", "").isalnum()
+
+
+def is_object_path(path: str) -> bool:
+    """Whether a path is in object storage."""
+    return path.partition("://")[0] in OBJECT_SCHEMES
 
 
 def reject_remote_write(path: str) -> None:
@@ -92,7 +102,7 @@ REMOTE: Final = RemoteFiles()
 
 def _remote_storage_for(path: str) -> ObjectStorage | FsspecStorage:
     # Imported on use: local paths need neither.
-    if path.partition("://")[0] in OBJECT_SCHEMES:
+    if is_object_path(path):
         from rekord.storage.objects import OBJECTS
 
         return OBJECTS
@@ -117,7 +127,9 @@ class _RoutedStorage:
         return _storage_for(one).exchange(one, other)
 
     def link(self, source: str, target: str) -> bool:
-        return _storage_for(target).link(source, target) if not is_remote(source) else False
+        if is_remote(source) != is_remote(target):
+            return False
+        return _storage_for(target).link(source, target)
 
     def remove(self, path: str) -> None:
         _storage_for(path).remove(path)
@@ -142,6 +154,14 @@ class _RoutedStorage:
 
     def lock(self, path: str) -> AbstractContextManager[None]:
         return _storage_for(path).lock(path)
+
+
+def conditional_storage(path: str, storage: Storage) -> ConditionalStorage:
+    """The storage of a remote path, to publish something there; X504 if it has no conditional writes."""
+    found = _storage_for(path) if isinstance(storage, _RoutedStorage) else storage
+    if not hasattr(found, "replace_if"):
+        reject_remote_write(path)
+    return cast("ConditionalStorage", found)
 
 
 def _storage_for(path: str) -> Storage:

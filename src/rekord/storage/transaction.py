@@ -9,15 +9,22 @@ Everything that rekord publishes as NAME is staged next to it, so that committin
     what is replaced         NAME/                                       → .NAME.rekord-old-HEX/, then removed
     one writer at a time     .NAME.rekord.lock
 
-Nothing here calls the operating system: a `Storage` does, so that other storages need no other transaction.
+Objects cannot be renamed. There, NAME is a prefix, and everything has its final name from the beginning:
+
+    a file                   NAME                                        visible once its upload is complete
+    a folder, in one go      NAME/                                       NAME/.rekord/unfinished is removed last
+    a folder, by tasks       NAME/ and NAME/.rekord/staging-PLAN/        the manifest is created last, then as above
+    one writer at a time     NAME/.rekord/staging.lock                   a lease
+
+Nothing here calls the operating system or a server: a `Storage` does. What differs is in `publication`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os.path
-import secrets
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -27,99 +34,80 @@ import msgspec
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.storage.local import LOCAL, PathKind, PathLike, Storage, Writable, read_file
-from rekord.storage.router import reject_remote_write
+from rekord.storage.local import LOCAL, PathKind, PathLike, Storage, Writable
+from rekord.storage.publication import (
+    TEMPORARY,
+    ObjectPublication,
+    Publication,
+    RenamePublication,
+    exists,
+    kind_at,
+    open_publication,
+    read_bytes,
+    remove_tree,
+    temporary_path,
+)
+from rekord.storage.router import ROUTED_STORAGE, UNREACHABLE_CODES, conditional_storage, is_remote, map_concurrently
 
 if TYPE_CHECKING:
     from typing import Self
 
     from typing_extensions import Buffer
 
-STAGED_PREFIX = ".rekord-staged-"
-"""Prefix of staged files: hidden, and of the same length whatever the target is named."""
-
-_TEMPORARY = ".tmp"  # extension of files in a staging that a task has not finished
 _SPILLS = "spills"  # the file with the folder of a staging's spills, if that is not map/
-_MOST_BYTES = 1 << 34
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 _MOST_WAITING = 64
-_SYNCING = 8  # threads: a file system combines concurrent syncs
+_SYNCING = 8  # threads: a file system combines concurrent syncs, and a server answers several requests at once
 _WRITE_BYTES = 1 << 20
 
 _Done = TypeVar("_Done", bound=msgspec.Struct)
-_Swap = TypeVar("_Swap", bound="SwapRecord")
-
-
-def kind_at(storage: Storage, path: str) -> PathKind | None:
-    """The kind of what exists at this path; None if nothing does."""
-    try:
-        return storage.stat(path).kind
-    except DatasetError as failure:
-        if failure.code != "X501":
-            raise
-        return None
-
-
-def exists(storage: Storage, path: str) -> bool:
-    """Whether anything exists at this path."""
-    return kind_at(storage, path) is not None
-
-
-def read_bytes(storage: Storage, path: str) -> bytes:
-    """The contents of a file of ours."""
-    return read_file(path, storage, most_bytes=_MOST_BYTES)
-
-
-def remove_tree(storage: Storage, folder: str) -> None:
-    """Remove a folder of ours, if it exists; of a link, only the link: what it leads to is not ours."""
-    if not exists(storage, folder):
-        return
-    parent, name = os.path.split(folder)
-    if any(entry.link for entry in storage.list(parent or ".") if entry.name == name):
-        storage.remove(folder)
-    else:
-        _remove_folder(storage, folder)
-
-
-def _remove_folder(storage: Storage, folder: str) -> None:
-    """The done files go last: an interrupted removal must not look like finished work."""
-    entries = sorted(storage.list(folder), key=lambda entry: entry.name.endswith((".done", ".json")))
-    for entry in entries:
-        path = os.path.join(folder, entry.name)
-        if entry.kind == "folder" and not entry.link:
-            _remove_folder(storage, path)
-        else:
-            storage.remove(path)
-    storage.remove_folder(folder)
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class Transaction:
     """One path to publish. Errors name it as given, or as `shown`."""
 
-    def __init__(self, path: PathLike, storage: Storage = LOCAL, *, shown: str | None = None) -> None:
+    def __init__(self, path: PathLike, storage: Storage = ROUTED_STORAGE, *, shown: str | None = None) -> None:
         self.path = os.fspath(path)
-        reject_remote_write(self.path)
         self.shown = self.path if shown is None else shown
         self.storage = storage
-        # A link stays a link: its target is replaced.
-        self.target = storage.real(self.path)
+        self.publication: Publication = open_publication(self.path, storage)
+        self.target = self.publication.target
         self.parent, self.name = os.path.split(self.target)
 
     def hidden(self, what: str) -> str:
-        """A hidden path next to the target."""
-        return os.path.join(self.parent, f".{self.name}.rekord{what}")
+        """A hidden path of the target."""
+        return self.publication.hidden(what)
 
     @contextmanager
-    def lock(self) -> Iterator[Self]:
+    def lock(self, what: str = ".lock") -> Iterator[Self]:
         """Hold the lock of the target during the block: one writer at a time."""
         with ExitStack() as stack:
-            try:
-                stack.enter_context(self.storage.lock(self.hidden(".lock")))
-            except RekordError as failure:
-                if failure.code == "X512":
-                    failure.location = Location(path=self.shown)
-                raise
+            with self._shown_in_errors():
+                stack.enter_context(self.publication.lock(self.hidden(what)))
             yield self
+
+    def find(self) -> PathKind | None:
+        """The kind of what is published at this path; None if nothing is, or an unfinished run can be resumed."""
+        return self.publication.find()
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether something else can take the place of what is published, in one step."""
+        return isinstance(self.publication, RenamePublication)
+
+    def check_replaceable(self) -> None:
+        """Refuse to replace what is published, if that is not possible in one step."""
+        if not self.is_replaceable:
+            raise error(
+                "U651",
+                "dataset in object storage cannot be replaced",
+                location=Location(path=self.shown),
+                expected="a prefix without a dataset: objects cannot be exchanged in one step",
+                found="a complete dataset",
+                do="write to another path, or remove this dataset first with a tool of the service",
+            )
 
     def staging(self, plan_id: str, *, spills: str | None = None) -> Staging:
         """The staging of one plan; its spills are below `spills`, if given."""
@@ -128,21 +116,24 @@ class Transaction:
             # It may hold the spills of several datasets, some with the same name.
             own = hashlib.sha256(self.target.encode(errors="surrogateescape")).hexdigest()[:8]
             spills = os.path.join(self.storage.real(spills), f"{os.path.basename(folder)}-{own}")
-        return Staging(folder, self.storage, spills=spills)
+        return Staging(folder, self.storage, spills=spills, publication=self.publication)
 
     def stagings(self) -> list[Staging]:
         """All stagings for this target, of any plan."""
         length = len(self.hidden("-")) + 16
         return [
-            Staging(folder, self.storage, spills=_spills_of(folder, self.storage))
+            Staging(folder, self.storage, spills=_spills_of(folder, self.storage), publication=self.publication)
             for folder in self._beside("-")
             if len(folder) == length
         ]
 
-    def commit(self, staged: str) -> None:
-        """Publish a staged folder. An existing one gets a hidden name, for `remove_replaced`."""
-        taken = exists(self.storage, self.target) and bool(self.storage.list(self.target))
-        self._rename(staged, aside=self.hidden(f"-old-{secrets.token_hex(4)}") if taken else None)
+    def commit(self, staging: Staging, last: tuple[str, bytes]) -> None:
+        """Publish the output of a staging; `last` is the name and content of the file that makes it complete.
+
+        An existing folder gets a hidden name, for `remove_replaced`.
+        """
+        with self._shown_in_errors():
+            self.publication.complete(staging.out, last)
 
     def remove_replaced(self, remove: Callable[[str], str | None]) -> str | None:
         """Remove the folders that `commit` replaced, in this run or in one that died before it could.
@@ -168,102 +159,78 @@ class Transaction:
                 found="a folder" if kind == "folder" else "a pipe, a socket or a device",
                 do="choose another name",
             )
-        temporary = os.path.join(self.parent, f"{STAGED_PREFIX}{secrets.token_hex(8)}")
+        temporary = self.publication.staged_file()
         return StagedFile(self.target, temporary, self.storage, sync=True, shown=self.path)
 
     @contextmanager
-    def folder(self, by: str, *, as_files: bool = False, overwrite: bool = False) -> Iterator[StagedFolder]:
-        """A folder that appears by one rename when the block succeeds, and not at all if it raises.
+    def folder(
+        self, by: str, *, last: str | None = None, as_files: bool = False, overwrite: bool = False
+    ) -> Iterator[StagedFolder]:
+        """A folder that appears complete when the block succeeds, and not at all if it raises.
 
-        `by` is the verb that writes it. `as_files`: each file is renamed to its own name next to the target, one
-        right after the other, once all of them are on disk.
+        `by` is the verb that writes it, `last` the name of the file that completes it, if there is one. `as_files`:
+        each file appears under its own name next to the target, one right after the other.
         """
-        storage, made = self.storage, self._missing_folder()
-        storage.make_folder(self.parent)
-        staged = StagedFolder(self.hidden(f"-{by}"), storage, name=self.name)
+        publication = self.publication
         shown = os.path.dirname(self.path) if as_files else self.path
-        try:
+        with publication.parent_folder():
+            staged = StagedFolder(publication.staged_folder(by, as_files=as_files), self.storage, name=self.name)
             with self.lock():
                 try:
-                    remove_tree(storage, staged.folder)  # left by a killed run: nobody else holds the lock
-                    storage.make_folder(staged.folder)
+                    publication.begin_folder(by, last, as_files=as_files)
                     yield staged
                     staged.sync()
-                    if as_files:
-                        self._rename_files(staged.folder, overwrite=overwrite)
-                    else:
-                        storage.rename(staged.folder, self.target)
+                    publication.complete_folder(by, staged.last, as_files=as_files, overwrite=overwrite)
                 except BaseException as failure:
-                    staged.discard()
+                    staged.discard_open()
+                    with suppress(RekordError):  # the original failure is the error to report
+                        created = [] if as_files and overwrite else staged.created
+                        publication.discard_folder(by, created, as_files=as_files)
                     if isinstance(failure, RekordError):
                         _name_below(failure, staged.folder, shown)
                     raise
-                storage.sync_folder(self.parent)
-        except BaseException:
-            folder = self.parent
-            while made is not None and len(folder) >= len(made):
-                with suppress(RekordError):
-                    storage.remove_folder(folder)
-                folder = os.path.dirname(folder)
-            raise
 
-    def _rename(self, staged: str, *, aside: str | None) -> None:
-        """Rename a staged folder to the target; an existing one is renamed first, and back on failure."""
-        storage = self.storage
-        if aside is not None:
-            storage.rename(self.target, aside)
+    @contextmanager
+    def _shown_in_errors(self) -> Iterator[None]:
         try:
-            storage.rename(staged, self.target)
-        except RekordError:
-            if aside is not None:
-                storage.rename(aside, self.target)
+            yield
+        except RekordError as failure:
+            if failure.code == "X512":
+                failure.location = Location(path=self.shown)
             raise
-        storage.sync_folder(self.parent)
-
-    def _rename_files(self, folder: str, *, overwrite: bool) -> None:
-        storage = self.storage
-        committed: list[str] = []
-        try:
-            for entry in storage.list(folder):
-                target = os.path.join(self.parent, entry.name)
-                storage.rename(os.path.join(folder, entry.name), target)
-                committed.append(target)
-        except BaseException:
-            for target in [] if overwrite else committed:
-                with suppress(RekordError):
-                    storage.remove(target)
-            raise
-        with suppress(RekordError):
-            storage.remove_folder(folder)  # empty now; the files are in place even if this fails
 
     def _beside(self, what: str) -> list[str]:
-        """The folders next to the target whose hidden names begin with this."""
-        prefix = os.path.basename(self.hidden(what))
+        """The folders of the target whose hidden names begin with this."""
+        parent, prefix = os.path.split(self.hidden(what))
+        if not exists(self.storage, parent):
+            return []
         return [
-            os.path.join(self.parent, entry.name)
-            for entry in self.storage.list(self.parent)
+            os.path.join(parent, entry.name)
+            for entry in self.storage.list(parent)
             if entry.kind == "folder" and entry.name.startswith(prefix)
         ]
-
-    def _missing_folder(self) -> str | None:
-        """The topmost folder that does not exist yet."""
-        missing, folder = None, self.parent
-        while folder and not exists(self.storage, folder):
-            missing, folder = folder, os.path.dirname(folder)
-            if folder == missing:
-                break
-        return missing
 
 
 class StagedFile:
     """A file under a temporary name; the end of a `with` block, or `commit`, renames it to `path`.
 
-    With `sync` its bytes are on disk before it gets its name: otherwise a crash could leave a partial file. A file
-    that is published by itself has `shown`: errors name that path, and its folder is synced too.
+    A `temporary` that is `path` itself is an object, which is visible once it is complete. With `sync` the bytes are
+    on disk before the file gets its name: otherwise a crash could leave a partial file. A file that is published by
+    itself has `shown`: errors name that path, and its folder is synced too. `check` may still refuse to publish it.
     """
 
-    def __init__(self, path: str, temporary: str, storage: Storage, *, sync: bool, shown: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        temporary: str,
+        storage: Storage,
+        *,
+        sync: bool,
+        shown: str | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         self.path = path
+        self._check = check
         self._temporary = temporary
         self._storage = storage
         self._sync = sync
@@ -276,7 +243,7 @@ class StagedFile:
             except RekordError:
                 raise  # nothing was created
             except BaseException:
-                self.discard()  # interrupted: it may have been
+                self.abort()  # interrupted: it may have been
                 raise
 
     def write(self, data: Buffer, /) -> int:
@@ -304,25 +271,31 @@ class StagedFile:
             try:
                 if self._sync:
                     self.fsync()
+                if self._check is not None:
+                    self._check()
                 self.close()
-                self._storage.rename(self._temporary, self.path)
+                if self._temporary != self.path:
+                    self._storage.rename(self._temporary, self.path)
             except BaseException:
-                self.discard()
+                self.abort()
                 raise
             self._is_settled = True
             if self._shown is not None:
                 self._storage.sync_folder(os.path.dirname(self.path))
 
-    def discard(self) -> None:
-        """Remove it, unless it was committed or discarded; an existing file at `path` stays."""
+    def abort(self) -> None:
+        """Remove it, unless it was committed or aborted; an existing file at `path` stays."""
         if self._is_settled:
             return
         self._is_settled = True
         # The original failure is the error to report, not a failed cleanup.
+        file, self._file = self._file, None
         with suppress(RekordError):
-            self.close()
-        with suppress(RekordError):
-            self._storage.remove(self._temporary)
+            if file is not None:
+                file.abort()
+        if self._temporary != self.path:
+            with suppress(RekordError):
+                self._storage.remove(self._temporary)
 
     def __enter__(self) -> Self:
         return self
@@ -331,7 +304,7 @@ class StagedFile:
         if kind is None:
             self.commit()
         else:
-            self.discard()
+            self.abort()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -346,7 +319,7 @@ class StagedFile:
             failure.location = replace(failure.location, path=self._shown)
 
 
-def publish(path: PathLike, storage: Storage = LOCAL) -> StagedFile:
+def publish(path: PathLike, storage: Storage = ROUTED_STORAGE) -> StagedFile:
     """Stage a file that appears at `path`, complete and on disk, when the `with` block succeeds.
 
     ```python
@@ -421,6 +394,8 @@ class StagedFolder:
         self.name = name
         self.files = 0
         self.n_bytes = 0  # of the files that `finish` and `put` completed
+        self.created: list[str] = []
+        self.last: tuple[str, bytes] | None = None
         self._storage = storage
         self._folders = {folder}
         self._open: list[Writable] = []
@@ -436,8 +411,13 @@ class StagedFolder:
             self._folders.add(folder)
             folder = os.path.dirname(folder)
         file = self._storage.create(path)
+        self.created.append(path)
         self._open.append(file)
         return file
+
+    def put_last(self, name: str, content: bytes) -> None:
+        """The file that is to be written after all others."""
+        self.last = name, content
 
     def close(self, file: Writable) -> None:
         """A file is complete: return when it is on the disk."""
@@ -469,23 +449,20 @@ class StagedFolder:
         for folder in sorted(self._folders, reverse=True):
             self._storage.sync_folder(folder)
 
-    def discard(self) -> None:
-        """Remove everything."""
-        # The original failure is the error to report, not a failed cleanup.
+    def discard_open(self) -> None:
+        """Close the files that are not complete."""
         for file in self._open:
-            with suppress(RekordError):
-                file.close()
-        with suppress(RekordError):
-            remove_tree(self._storage, self.folder)
+            with suppress(RekordError):  # the original failure is the error to report
+                file.abort()
 
     def _sync_waiting(self) -> None:
         if not self._waiting:
             return
         with ThreadPoolExecutor(_SYNCING, thread_name_prefix="rekord-sync") as pool:
-            for _ in pool.map(lambda file: file.fsync(), self._waiting):
+            for _ in pool.map(_complete, self._waiting):
                 pass
         for file in self._waiting:
-            self._close(file)
+            self._open.remove(file)
         self._waiting = []
 
     def _close(self, file: Writable) -> None:
@@ -497,20 +474,47 @@ class StagedFolder:
         self.n_bytes += n_bytes
 
 
+def _complete(file: Writable) -> None:
+    file.fsync()
+    file.close()
+
+
 class Staging:
     """A folder written by many tasks, which a later run resumes after a crash: finished tasks are not repeated.
 
     `out` becomes the target. A task writes its output, and its `.done` file last.
     """
 
-    def __init__(self, folder: str, storage: Storage = LOCAL, *, spills: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: str,
+        storage: Storage = ROUTED_STORAGE,
+        *,
+        publication: Publication | None = None,
+        spills: str | None = None,
+        progress_folder: str | None = None,
+    ) -> None:
         self.folder = folder
+        self.progress_folder = progress_folder
+        """Where tasks count what they have done; always on this machine."""
         self.storage = storage
         self.spills = spills or os.path.join(folder, "map")  # elsewhere if they go to another disk
+        self._publication = publication or RenamePublication(storage, folder)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Other processes use the storage of the path, whatever this one uses."""
+        publication = self._publication
+        identity = publication.identity if isinstance(publication, ObjectPublication) else None
+        return _reopen_staging, (self.folder, self.spills, identity, self.progress_folder)
 
     @property
     def out(self) -> str:
-        return os.path.join(self.folder, "out")
+        return self._publication.staged_output(self.folder)
+
+    @property
+    def scratch_folder(self) -> str:
+        """A folder on this machine for files that do not outlive a run."""
+        return self.progress_folder or tempfile.gettempdir() if is_remote(self.spills) else self.spills
 
     @property
     def _plan_path(self) -> str:
@@ -521,6 +525,30 @@ class Staging:
 
     def shard_done_path(self, split: str, shard: int) -> str:
         return os.path.join(self.folder, "shards", f"{split}-{shard:05d}.done")
+
+    def begin(self, last: str) -> None:
+        """Writing to `out` begins, or is resumed; `last` is the name of the file that completes it."""
+        self._publication.begin(os.path.basename(self.folder), last)
+
+    def announce(self, names: Sequence[str]) -> None:
+        """Files of these names are about to be written to `out`, next to the shards."""
+        self._publication.announce(names)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Have a `progress_folder` in a `with` block."""
+        if not is_remote(self.folder):
+            is_real = self.storage in (LOCAL, ROUTED_STORAGE)
+            self.progress_folder = self.folder if is_real else None
+            yield
+            return
+        with tempfile.TemporaryDirectory(prefix="rekord-progress-", ignore_cleanup_errors=True) as folder:
+            self.progress_folder = folder
+            yield
+
+    def map_waiting(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """The results of a function that reads files of this staging, for each item."""
+        return map_concurrently(function, items, remote=is_remote(self.folder))
 
     def prepare(self, plan: bytes, *folders: str) -> None:
         """Create the folders, including these below `out`, and remove what killed tasks left unfinished."""
@@ -543,11 +571,13 @@ class Staging:
 
     def remove_unfinished(self, folder: str) -> None:
         """Remove what killed tasks left unfinished in a folder and below it."""
+        if is_remote(folder):
+            return  # an unfinished upload is not visible
         for entry in self.storage.list(folder):
             path = os.path.join(folder, entry.name)
             if entry.kind == "folder" and not entry.link:
                 self.remove_unfinished(path)
-            elif entry.name.endswith(_TEMPORARY):
+            elif entry.name.endswith(TEMPORARY):
                 with suppress(DatasetError):
                     self.storage.remove(path)
 
@@ -570,8 +600,19 @@ class Staging:
 
     def create(self, path: str, *, sync: bool = False) -> StagedFile:
         """A new file that appears once complete; with `sync` it survives a power loss."""
-        temporary = f"{path}.{secrets.token_hex(8)}{_TEMPORARY}"  # unique to this attempt
-        return StagedFile(path, temporary, self.storage, sync=sync)
+        check = self._publication.check_lock if self._is_output(path) else None
+        return StagedFile(path, temporary_path(path), self.storage, sync=sync, check=check)
+
+    def _is_output(self, path: str) -> bool:
+        """Whether a path belongs to the output. The others have names of this plan: only its own runs write them."""
+        return not path.startswith((self.folder, self.spills))
+
+    def link(self, source: str, path: str) -> bool:
+        """Make `path` a link to a file, or have the server copy an object; False if that is not possible."""
+        if self._is_output(path):
+            self._publication.check_lock()
+        self.remove_file(path)
+        return self.storage.link(source, path)
 
     def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
         """Write a whole small file."""
@@ -594,7 +635,11 @@ class Staging:
             if checksum != _checksum(body).encode():
                 return None
             return msgspec.json.decode(body, type=kind)
-        except (DatasetError, *_UNREADABLE):
+        except _UNREADABLE:
+            return None
+        except DatasetError as failure:
+            if failure.code in UNREACHABLE_CODES:
+                raise
             return None
 
     def size_of(self, path: str) -> int:
@@ -614,10 +659,21 @@ class Staging:
         return os.path.dirname(self.spills) != self.folder
 
     def remove(self) -> None:
-        """Remove the folder and everything in it, and the spills."""
+        """Remove the folder and everything in it, the spills, and the output unless it is published."""
+        self._publication.check_lock()  # another process may resume from here
+        self._publication.abandon(os.path.basename(self.folder))
         if self._has_separate_spills:
             remove_tree(self.storage, self.spills)
         remove_tree(self.storage, self.folder)
+
+
+def _reopen_staging(
+    folder: str, spills: str, output: tuple[str, tuple[str, str] | None] | None, progress_folder: str | None
+) -> Staging:
+    publication = None
+    if output is not None:
+        publication = ObjectPublication(conditional_storage(folder, ROUTED_STORAGE), *output)
+    return Staging(folder, publication=publication, spills=spills, progress_folder=progress_folder)
 
 
 def _checksum(body: bytes) -> str:
@@ -633,116 +689,3 @@ def _spills_of(folder: str, storage: Storage) -> str | None:
     # This folder will be removed: only a folder of ours has such a name.
     ours = os.path.basename(spills).startswith(f"{os.path.basename(folder)}-")
     return spills if ours and exists(storage, spills) else None
-
-
-class SwapRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A swap of an old folder for a new one, by the digests of their contents. Subclasses add fields."""
-
-    old: str
-    new: str
-
-
-class Replacement(Transaction):
-    """A folder that replaces another one: in one atomic step, or in two with a journal.
-
-    `digest` identifies the contents of a folder, None if they are unknown. `remove` removes such a folder, and
-    returns it if it contains something that is not ours.
-    """
-
-    def __init__(
-        self,
-        path: PathLike,
-        storage: Storage,
-        *,
-        digest: Callable[[str], str | None],
-        remove: Callable[[str], str | None],
-    ) -> None:
-        super().__init__(path, storage)
-        self._digest = digest
-        self._remove = remove
-        self._journal = self.hidden("-swap")
-        self.work = self.hidden("-edit")
-        self.data = os.path.join(self.work, "data")
-        self._old = os.path.join(self.work, "old")
-
-    @contextmanager
-    def lock_work(self) -> Iterator[Self]:
-        """Hold the lock of `work`. The target itself is locked only while it changes."""
-        self.storage.make_folder(self.parent)
-        with Transaction(self.work, self.storage, shown=self.shown).lock():
-            yield self
-
-    def swap(self, swap: SwapRecord, check: Callable[[], None]) -> str | None:
-        """Replace the target with `data`, if it is still `swap.old` and `check` does not raise.
-
-        Returns a folder that contains something that is not ours, if any.
-        """
-        with self.lock():
-            if self._digest(self.target) != swap.old:
-                raise error(
-                    "X570",
-                    location=Location(path=self.shown),
-                    expected="the dataset that this command read",
-                    found="another dataset of this name",
-                    do="run the same command again",
-                )
-            check()
-            self._write_journal(swap)
-            if self.storage.exchange(self.data, self.target):
-                self.storage.sync_folder(self.parent)
-            else:
-                self._rename(self.data, aside=self._old)
-            self.storage.sync_folder(self.work)
-            return self._remove_old()
-
-    def recover(self, kind: type[_Swap]) -> _Swap | None:
-        """Finish or undo a swap that an earlier run left unfinished; returns it if it was done and not reported."""
-        if not exists(self.storage, self._journal):
-            return None
-        try:
-            swap = msgspec.json.decode(read_bytes(self.storage, self._journal), type=kind)
-        except _UNREADABLE:
-            # A power loss truncated it, before anything was renamed.
-            self.storage.remove(self._journal)
-            return None
-        with self.lock():
-            return self._recover(swap)
-
-    def _recover(self, swap: _Swap) -> _Swap | None:
-        if not exists(self.storage, self.target):
-            # It died between two renames: the new folder gets the name, or the old one gets it back.
-            for folder, digest in ((self.data, swap.new), (self._old, swap.old)):
-                if self._digest(folder) == digest:
-                    self._rename(folder, aside=None)
-                    break
-        if self._digest(self.target) == swap.new:
-            self._remove_old()
-            return swap
-        self.storage.remove(self._journal)
-        return None
-
-    def remove_data(self, folder: str) -> str | None:
-        """Remove a folder in `work`. What is not ours stays, under a hidden name next to the target."""
-        if not exists(self.storage, folder) or self._remove(folder) is None:
-            return None
-        aside = self.hidden(f"-old-{secrets.token_hex(4)}")
-        self.storage.rename(folder, aside)
-        return aside
-
-    def clear(self) -> str | None:
-        """Remove `work` and everything in it."""
-        left = [self.remove_data(folder) for folder in (self.data, self._old)]
-        remove_tree(self.storage, self.work)
-        return left[1] or left[0]
-
-    def _remove_old(self) -> str | None:
-        left = self.clear()
-        self.storage.remove(self._journal)
-        return left
-
-    def _write_journal(self, swap: SwapRecord) -> None:
-        """Write the journal and sync it. It is prepared in `work`, which is removed with its contents."""
-        passing = os.path.join(self.work, "swap")
-        Staging(self.work, self.storage).write(passing, msgspec.json.encode(swap), sync=True)
-        self.storage.rename(passing, self._journal)
-        self.storage.sync_folder(self.parent)

@@ -21,8 +21,8 @@ from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Schema, Text
 from rekord.storage.local import LOCAL
+from rekord.storage.publication import STAGED_PREFIX
 from rekord.storage.router import ROUTED_STORAGE, reject_remote_write
-from rekord.storage.transaction import STAGED_PREFIX
 from rekord.training.model import variable_to_numpy
 
 _CHECKPOINT = "checkpoint.tfrecord"

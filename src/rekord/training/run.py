@@ -28,7 +28,9 @@ from rekord.dataset.split import Split
 from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, write_error
-from rekord.storage.transaction import STAGED_PREFIX, Transaction, publish
+from rekord.storage.publication import STAGED_PREFIX
+from rekord.storage.router import reject_remote_write
+from rekord.storage.transaction import Transaction, publish
 from rekord.training import checkpoint
 from rekord.training.advice import advise, collect_input_facts
 from rekord.training.checkpoint import RunFolder, check_run_folder, get_default_run_folder, prepare_run_folder
@@ -172,6 +174,7 @@ def run_training(
             check_target(each, task)
     watch.on_task(task)
     keras = load_keras(requested.backend)  # after all other checks: it takes seconds
+    reject_remote_write(folder)
     transaction = Transaction(folder)
     LOCAL.make_folder(transaction.parent)
     with transaction.lock():

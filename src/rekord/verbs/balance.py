@@ -30,7 +30,8 @@ from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.local import LOCAL, PathLike, Storage
+from rekord.storage.local import PathLike, Storage
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.augment import build_augmentation, validate_augmentations
 from rekord.verbs.derive_common import (
     SourceDataset,
@@ -123,7 +124,7 @@ class PreparedBalance:
 
 
 def prepare_balance(
-    path: DatasetLike, out: PathLike, requested: BalanceOptions, *, storage: Storage = LOCAL
+    path: DatasetLike, out: PathLike, requested: BalanceOptions, *, storage: Storage = ROUTED_STORAGE
 ) -> PreparedBalance:
     """Validate everything that can be validated before a record is written."""
     place = output_folder(out)

@@ -24,8 +24,8 @@ from rekord.location import Location
 from rekord.report.formatting import format_byte_size
 from rekord.schema import Label, Schema, of_type
 from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, build_label_files
-from rekord.storage.router import ROUTED_STORAGE, is_remote
-from rekord.storage.transaction import exists, read_bytes
+from rekord.storage.publication import exists, read_bytes
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.verbs.forecast import disk_space_error, get_free_bytes, has_staging, is_complete
 from rekord.verbs.options import reject_reading_options
 from rekord.verbs.write import build_tfds_companions
@@ -114,13 +114,13 @@ def build_derivation_plan(
 
 def check_separate_folders(out: str, olds: Sequence[SourceDataset]) -> None:
     """Refuse an output inside an input, or around it."""
-    place = os.path.realpath(out)
+    place = ROUTED_STORAGE.real(out).rstrip("/")
     for old in olds:
-        files = [path for split in old.splits.values() for path in split.paths if not is_remote(path)]
-        root = None if old.root is None or is_remote(old.root) else os.path.realpath(old.root)
+        files = [ROUTED_STORAGE.real(path) for split in old.splits.values() for path in split.paths]
+        root = None if old.root is None else ROUTED_STORAGE.real(old.root).rstrip("/")
         inside = root is not None and (place == root or place.startswith(root + os.sep))
-        around = any(os.path.realpath(path).startswith(place + os.sep) for path in files)
-        if inside or around or place in map(os.path.realpath, files):
+        around = any(path.startswith(place + os.sep) for path in files)
+        if inside or around or place in files:
             raise error(
                 "U631",
                 "new dataset would overlap the dataset that it is derived from",

@@ -33,7 +33,9 @@ from rekord.schema import Feature, Image, Schema, of_type
 from rekord.sources.base import Chunk, ColumnChunk, full_path, is_partitioned
 from rekord.sources.image_folder import is_image_name
 from rekord.storage import raw_files
-from rekord.storage.transaction import Transaction, exists
+from rekord.storage.publication import exists
+from rekord.storage.router import is_remote
+from rekord.storage.transaction import Transaction
 from rekord.transforms.base import is_numeric, is_tensor
 from rekord.transforms.chain import Chain
 from rekord.transforms.images import Decode, Normalize
@@ -436,7 +438,7 @@ def is_complete(wanted: Conversion | Derivation) -> bool:
 
 def has_staging(wanted: Conversion | Derivation) -> bool:
     """Whether an earlier run left files to resume from."""
-    staging = Transaction(os.path.abspath(wanted.out), wanted.storage).staging(wanted.plan.id)
+    staging = Transaction(wanted.out, wanted.storage).staging(wanted.plan.id)
     return exists(wanted.storage, staging.folder)
 
 
@@ -566,6 +568,8 @@ def _measure_compression(job: ConversionJob, sample: RowSample) -> float:
 
 def get_free_bytes(out: str) -> int | None:
     """The free space on the disk of a path that may not exist yet; None if unknown."""
+    if is_remote(out):
+        return None
     place = os.path.abspath(out)
     while not os.path.isdir(place):
         place = os.path.dirname(place)

@@ -33,7 +33,8 @@ from rekord.dataset.shard_index import (
 from rekord.errors import error, preview
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.local import PathLike, read_error
+from rekord.storage.local import PathLike, read_up_to
+from rekord.storage.publication import kind_at
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import publish
 
@@ -135,11 +136,9 @@ def _check_target(path: str, target: str, format: IndexFormatName) -> None:
         )
     if format == "rekord":
         return
-    try:
-        foreign = os.path.lexists(target) and not (os.path.isfile(target) and is_external_index(target))
-    except OSError as failure:
-        raise read_error(target, failure) from failure
-    if foreign:
+    kind = "unreachable" if os.path.islink(target) else None
+    kind = kind_at(ROUTED_STORAGE, target) or kind
+    if kind is not None and not (kind == "file" and is_external_index(target)):
         raise error(
             "U618",
             "index would replace a file that is not an index",
@@ -211,8 +210,7 @@ def _build_listed_index(path: str, found: ShardIndex) -> bytes | None:
 
 
 def _has_content(target: str, content: bytes) -> bool:
-    try:
-        with open(target, "rb") as file:
-            return file.read(len(content) + 1) == content
-    except OSError:
+    if kind_at(ROUTED_STORAGE, target) != "file":
         return False
+    with ROUTED_STORAGE.open_read(target) as file:
+        return file.size_bytes == len(content) and read_up_to(file, len(content) + 1) == content

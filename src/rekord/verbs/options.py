@@ -32,7 +32,6 @@ from rekord.framing.deflate import compression_name
 from rekord.layouts.base import Layout, Verify
 from rekord.schema import Feature, RecordKind, Schema
 from rekord.storage.local import PathLike
-from rekord.storage.router import reject_remote_write
 
 if TYPE_CHECKING:
     from rekord.codec.columns import Array, Batch
@@ -289,7 +288,6 @@ def output_folder(out: PathLike) -> str:
     place = as_path("out", out, expected=expected, do=do)
     if not place.strip("/."):
         raise invalid("out", place, expected, do)
-    reject_remote_write(place)
     return place
 
 

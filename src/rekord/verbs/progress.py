@@ -93,8 +93,9 @@ class ConversionProgress:
 
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
         """Start a step: "read" counts rows, "write" and "scan" bytes; `total` of them, if known."""
+        folder = staging.progress_folder or staging.folder
         with suppress(Exception):
-            self._step = ProgressStep(name, staging.folder, total, sum_progress(staging.folder), time.monotonic())
+            self._step = ProgressStep(name, folder, total, sum_progress(folder), time.monotonic())
             if self._stream is None or self._closed.is_set():
                 return
             if self._stream.isatty():

@@ -35,7 +35,7 @@ from rekord.errors import RekordError, error
 from rekord.framing.deflate import compression_name
 from rekord.location import Location
 from rekord.schema import Feature, RecordKind, Schema
-from rekord.storage.local import LOCAL, PathLike, Storage
+from rekord.storage.local import PathLike, Storage
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.chain import as_chain
 from rekord.verbs.derive_common import (
@@ -203,7 +203,7 @@ class PreparedRewrite:
 
 
 def prepare_rewrite(
-    given: Sequence[DatasetLike], out: PathLike, requested: RewriteOptions, *, storage: Storage = LOCAL
+    given: Sequence[DatasetLike], out: PathLike, requested: RewriteOptions, *, storage: Storage = ROUTED_STORAGE
 ) -> PreparedRewrite:
     """Validate everything that can be validated before a record is written."""
     place = output_folder(out)

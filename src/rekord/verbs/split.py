@@ -30,7 +30,8 @@ from rekord.errors import RekordError, error
 from rekord.feeds.dataframes import infer_arrow_schema, iter_arrow_batches
 from rekord.feeds.sql.tables import IndexedColumns
 from rekord.location import Location
-from rekord.storage.local import LOCAL, PathLike, Storage
+from rekord.storage.local import PathLike, Storage
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.verbs.derive_common import (
     SourceDataset,
     check_separate_folders,
@@ -134,7 +135,7 @@ _MAX_FOLDS = 1000
 
 
 def prepare_split(
-    path: DatasetLike, out: PathLike, options: SplitOptions, *, storage: Storage = LOCAL
+    path: DatasetLike, out: PathLike, options: SplitOptions, *, storage: Storage = ROUTED_STORAGE
 ) -> PreparedRewrite:
     """Validate everything that can be validated before a record is copied."""
     place = output_folder(out)

@@ -23,10 +23,10 @@ from rekord.layouts.base import Layout
 from rekord.location import Location
 from rekord.sources.base import RowsLike, is_partitioned
 from rekord.sources.detect import SourceOverrides, build_source, identify_source
-from rekord.storage.local import LOCAL, PathLike
+from rekord.storage.local import PathLike
+from rekord.storage.publication import exists, read_bytes
 from rekord.storage.remote_files import listed_once
-from rekord.storage.router import reject_remote_write
-from rekord.storage.transaction import exists, read_bytes
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.base import Transform
 from rekord.verbs.edit.common import EditSwap, EditWorkspace, check_owned_files, digest_options
 from rekord.verbs.options import WriteOptions, output_folder
@@ -88,13 +88,15 @@ def sync_dataset(
     workers: int | None = None,
     fresh: bool = False,
     progress: bool = True,
-    storage: Storage = LOCAL,
+    storage: Storage = ROUTED_STORAGE,
 ) -> SyncResult:
     """Run `sync`, and report the result."""
     folder = as_path("path", path, expected="the path of a dataset's folder", do='"data/flowers"')
     place = folder if out is None else output_folder(out)
-    reject_remote_write(place)
-    with EditWorkspace(place, storage).lock_work() as work:
+    workspace = EditWorkspace(place, storage)
+    if out is None:
+        workspace.check_replaceable()
+    with workspace.lock_work() as work:
         done = work.recover(EditSwap) if out is None else None
         if fresh:
             work.clear()

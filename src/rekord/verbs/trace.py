@@ -16,8 +16,8 @@ from rekord.dataset.origins import RowOrigins, ShardOrigins, read_origins, to_pl
 from rekord.errors import RekordError, closest_match, error
 from rekord.location import Location
 from rekord.storage.local import PathLike
+from rekord.storage.publication import exists
 from rekord.storage.router import ROUTED_STORAGE
-from rekord.storage.transaction import exists
 
 _CHUNK_RECORDS = 1 << 16
 

@@ -43,8 +43,9 @@ from rekord.sources.frameworks import find_framework_source, huggingface
 from rekord.sources.records import RecordsSource
 from rekord.sources.rows import rows as rows_source
 from rekord.sources.wrapped import LimitedSource
-from rekord.storage.local import LOCAL, PathLike, Storage
+from rekord.storage.local import PathLike, Storage
 from rekord.storage.remote_files import listed_once
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 from rekord.transforms.base import Transform, collect_companions
 from rekord.transforms.chain import as_chain
 from rekord.transforms.windows import Window
@@ -193,7 +194,7 @@ def prepare_conversion(
     out: PathLike,
     options: WriteOptions,
     *,
-    storage: Storage = LOCAL,
+    storage: Storage = ROUTED_STORAGE,
     masks: MaskOptions = DEFAULT_MASK_OPTIONS,
     own_splits: bool = False,
     verbose: bool = False,
@@ -390,7 +391,7 @@ _TFDS_VERSION = "1.0.0"
 
 def infer_tfds_name(out: str) -> str:
     """The name of a TFDS dataset: that of its folder, or of the parent of a version folder."""
-    folder, name = os.path.split(os.path.abspath(out))
+    folder, name = os.path.split(out.rstrip("/") if is_remote(out) else os.path.abspath(out))
     if re.fullmatch(r"\d+\.\d+\.\d+", name):
         name = os.path.basename(folder)
     return re.sub(r"\W", "_", name)

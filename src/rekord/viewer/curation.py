@@ -27,8 +27,9 @@ from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import RecordKind
 from rekord.storage.local import LOCAL, system_limit_error
+from rekord.storage.publication import exists
 from rekord.storage.router import is_remote
-from rekord.storage.transaction import Staging, exists
+from rekord.storage.transaction import Staging
 from rekord.viewer.selections import Record, Selection, save_record_list
 
 if TYPE_CHECKING:

@@ -16,7 +16,9 @@ from rekord.errors import DatasetError, error
 from rekord.location import Location
 from rekord.storage import transaction
 from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, Writable
-from rekord.storage.transaction import Output, Replacement, SwapRecord, Transaction, publish, remove_tree
+from rekord.storage.publication import remove_tree
+from rekord.storage.replacement import Replacement, SwapRecord
+from rekord.storage.transaction import Output, Transaction, publish
 
 
 class Memory:
@@ -132,6 +134,8 @@ class _Writing:
     def close(self) -> None:
         pass
 
+    abort = close
+
 
 @pytest.fixture
 def memory() -> Memory:
@@ -231,18 +235,19 @@ def test_tasks_that_are_done_are_found_again_and_what_they_made_is_committed(mem
     found.prepare(b'{"plan": 1}', "index")
     assert found.read_done(found.shard_done_path("train", 0), Done) == Done(records=7)
     assert [path for path in memory.files if "half" in path] == []
-    place.commit(found.out)
+    place.commit(found, ("manifest", b"{}"))
     found.remove()
-    assert memory.files == {"/data/new/shard": b"records"}
-    assert memory.folders == {"/", "/data", "/data/new", "/data/new/index"}
+    assert memory.files == {"/data/new/shard": b"records", "/data/new/manifest": b"{}"}
+    assert memory.folders == {"/", "/data", "/data/new"}  # without the empty one
 
 
 def test_what_is_replaced_waits_under_a_hidden_name_until_it_is_removed(memory: Memory) -> None:
     place = Transaction("/data/set", memory)
     for content in (b"old", b"new"):
-        memory.make_folder("/data/staged")
-        memory.files["/data/staged/file"] = content
-        place.commit("/data/staged")
+        staging = place.staging("0123456789abcdef01")
+        memory.make_folder(staging.out)
+        place.commit(staging, ("file", content))
+        staging.remove()
     assert memory.files["/data/set/file"] == b"new"
     removed: list[str] = []
     assert place.remove_replaced(lambda folder: removed.append(folder) or folder) == removed[0]  # type: ignore[func-returns-value]

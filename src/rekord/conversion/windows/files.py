@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rekord.storage.local import LOCAL
-from rekord.storage.transaction import remove_tree
+from rekord.storage.publication import remove_tree
 
 KEYS = ("group", "time", "path", "position")
 EXTRA_KEYS = ("line", "bad")

@@ -47,7 +47,8 @@ from rekord.sources.base import (
     read_part,
 )
 from rekord.storage.local import LOCAL, write_error
-from rekord.storage.transaction import remove_tree
+from rekord.storage.publication import remove_tree
+from rekord.storage.router import is_remote
 from rekord.transforms.windows import Window
 
 _CHUNK_BYTES = 4 << 20
@@ -189,7 +190,7 @@ def window_source(
         )
     columns, stored = plan_window_schema(window, schema)
     parent, name = os.path.split(os.path.abspath(out))
-    base = parent if staging is None else staging
+    base = (tempfile.gettempdir() if is_remote(out) else parent) if staging is None else staging
     try:
         os.makedirs(base, exist_ok=True)
         remove_abandoned(base, f".{name}.rekord-series-")

@@ -23,7 +23,8 @@ from rekord.schema import Schema
 from rekord.schema.json_form import feature_from_json
 from rekord.sources.base import RowsLike, is_partitioned
 from rekord.storage.local import PathLike
-from rekord.storage.transaction import Transaction, exists
+from rekord.storage.publication import exists
+from rekord.storage.transaction import Transaction
 from rekord.transforms.chain import Chain, deserialize_transforms
 from rekord.verbs.derive_common import (
     SourceDataset,
@@ -167,7 +168,7 @@ def _find_completed_edit(
 ) -> EditResult | None:
     """The result, if exactly this dataset exists. Any other output at `out` is refused before rows are read."""
     out = target.out
-    if out is None or not exists(target.storage, out):
+    if out is None or Transaction(out, target.storage).find() is None:
         return None
     plan = build_derivation_plan("append", old, schema, old.index, options)
     with Transaction(out, target.storage).lock() as transaction:

@@ -23,7 +23,7 @@ from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, PathLike
-from rekord.storage.transaction import read_bytes
+from rekord.storage.publication import read_bytes
 from rekord.transforms.base import rebuild_schema
 from rekord.verbs.derive_common import SourceDataset, select_split_records
 from rekord.verbs.edit.common import (

@@ -32,9 +32,11 @@ from rekord.dataset.samplers import EpochOrder, Ids, SubsetSampler, normalize_se
 from rekord.errors import DatasetError, RekordError, UsageError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.storage.local import LOCAL, PathLike, Storage
-from rekord.storage.router import ROUTED_STORAGE, reject_remote_write
-from rekord.storage.transaction import Replacement, SwapRecord, Transaction, exists, read_bytes
+from rekord.storage.local import PathLike, Storage
+from rekord.storage.publication import exists, read_bytes
+from rekord.storage.replacement import Replacement, SwapRecord
+from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.transaction import Transaction
 from rekord.verbs.derive_common import (
     SourceDataset,
     build_derivation_plan,
@@ -73,9 +75,9 @@ class EditWorkspace(Replacement):
         """Remove what another plan left in `rows` or `data`."""
         if not exists(self.storage, self.work):
             return
-        if self._plan(folder) != plan_id:
-            self.remove_data(folder)
         inside = Transaction(folder, self.storage)
+        if inside.find() is not None and self._plan(folder) != plan_id:
+            self.remove_data(folder)
         own = inside.staging(plan_id).folder
         for staging in inside.stagings():
             if staging.folder != own:
@@ -152,7 +154,7 @@ class EditTarget:
     fresh: bool = False
     progress: bool = False
     watch: ConversionListener | None = None  # receives the progress instead of stderr
-    storage: Storage = LOCAL
+    storage: Storage = ROUTED_STORAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,12 +230,14 @@ def open_edit(path: PathLike, target: EditTarget) -> Iterator[tuple[EditWorkspac
     """The locked workspace of an edit, and a swap that an earlier run completed without reporting it."""
     folder = as_path("path", path, expected="the path of a dataset's folder", do='"data/flowers"')
     place = folder if target.out is None else target.out
-    reject_remote_write(place)
+    workspace = EditWorkspace(place, target.storage)
     if target.out is not None:
         _check_listed(os.fspath(path))
-    elif not exists(target.storage, os.path.dirname(os.path.realpath(place))):
-        target.storage.stat(place)  # raises: it does not exist
-    with EditWorkspace(place, target.storage).lock_work() as work:
+    else:
+        workspace.check_replaceable()
+        if not exists(target.storage, workspace.parent):
+            target.storage.stat(place)  # raises: it does not exist
+    with workspace.lock_work() as work:
         done = work.recover(EditSwap) if target.out is None else None
         if target.fresh:
             work.clear()

@@ -27,9 +27,10 @@ from rekord.location import Location
 from rekord.schema import RecordKind, Schema
 from rekord.sources.records import records as record_source
 from rekord.sources.rows import rows as row_source
-from rekord.storage.local import LOCAL, Storage
-from rekord.storage.router import reject_remote_write
-from rekord.storage.transaction import Output, StagedFolder, Transaction, exists, kind_at
+from rekord.storage.local import Storage
+from rekord.storage.publication import exists, file_sizes, kind_at
+from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.transaction import Output, StagedFolder, Transaction
 from rekord.verbs.export import images, tables, tars
 from rekord.verbs.export.reading import ExportedRecords, Options, safe_part
 from rekord.verbs.options import ExportOptions, FormatName, reject_reading_options
@@ -44,14 +45,14 @@ def export_tfds(every: list[ExportedRecords], out: str, options: Options) -> tup
         dataset = write(rows, out, schema=schema, split=split, format="tfds", progress=False)
     except BaseException:
         # A conversion would resume from here; an export leaves nothing behind.
-        with suppress(RekordError):
-            for staging in Transaction(out).stagings():
+        with suppress(RekordError), Transaction(out).lock() as transaction:
+            for staging in transaction.stagings():
                 staging.remove()
         raise
     counts = {name: len(one) for name, one in dataset.splits.items()}
     options.on_records(sum(counts.values()))
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(out) for name in names]
-    return counts, len(paths), sum(os.path.getsize(path) for path in paths)
+    sizes = list(file_sizes(ROUTED_STORAGE, out))
+    return counts, len(sizes), sum(sizes)
 
 
 def _get_export_schema(records: ExportedRecords) -> Schema:
@@ -265,7 +266,7 @@ def export_dataset(
     requested: ExportOptions,
     *,
     on_records: Callable[[int], None] | None = None,
-    storage: Storage = LOCAL,
+    storage: Storage = ROUTED_STORAGE,
 ) -> ExportReport:
     """`export` with parsed options, on a given storage."""
     place = as_path("out", out, expected="one path", do='rk.export("data", "data.parquet")')
@@ -404,7 +405,6 @@ def check_place(
     out: str, inputs: Sequence[str], storage: Storage, *, as_folder: bool, sharded: bool, overwrite: bool
 ) -> None:
     """Refuse an output where data would be lost, or read and written at once."""
-    reject_remote_write(out)
     if not out.strip("/.") or (not as_folder and out.endswith(os.sep)):
         raise error(
             "U605",
@@ -416,7 +416,7 @@ def check_place(
         )
     target = storage.real(out)
     for path in inputs:
-        source = os.path.realpath(path)
+        source = storage.real(path)
         if source == target or source.startswith(os.path.join(target, "")):
             raise error(
                 "U631",
@@ -426,7 +426,7 @@ def check_place(
                 found="a file of the dataset" if source == target else "a folder that contains the dataset",
                 do="choose another output",
             )
-    taken = kind_at(storage, out)
+    taken = Transaction(out, storage).find() if as_folder else kind_at(storage, out)
     if sharded:
         pattern = re.compile(re.escape(os.path.basename(out)[: -len(".tar")]) + r"-\d{6,}\.tar")
         folder = os.path.dirname(target)

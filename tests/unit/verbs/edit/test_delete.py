@@ -249,10 +249,10 @@ def test_a_place_inside_of_the_dataset_is_refused(path):
     )
 
 
-def test_a_remote_place_is_only_read(path):
+def test_a_remote_place_that_is_not_object_storage_is_only_read(path):
     with pytest.raises(rk.DatasetError) as caught:
-        delete(path, "s3://bucket/out", "x = 1")
-    assert (caught.value.code, caught.value.location.path) == ("X504", "s3://bucket/out")
+        delete(path, "memory://bucket/out", "x = 1")
+    assert (caught.value.code, caught.value.location.path) == ("X504", "memory://bucket/out")
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,9 @@ def test_who_reads_meanwhile_gets_what_was_there_or_is_told(path):
 
 
 def test_a_remote_dataset_is_not_replaced():
-    with pytest.raises(rk.DatasetError) as caught:
+    with pytest.raises(rk.UsageError) as caught:
         delete("s3://bucket/data")
-    assert (caught.value.code, caught.value.location.path) == ("X504", "s3://bucket/data")
+    assert (caught.value.code, caught.value.location.path) == ("U651", "s3://bucket/data")
 
 
 def test_a_split_that_was_opened_before_never_reads_new_labels_by_the_old_classes(path):
