@@ -466,6 +466,8 @@ void bind_strings(nb::module_& module) {
             return out;
           },
           nb::arg("at"), nb::arg("expected"),
+          // In the stub of this class, `bytes` is its method.
+          nb::sig("def with_bytes_at(self, at: int, expected: object) -> list"),
           "The indexes of the strings that have these bytes at this position.")
       .def(
           "pack",
