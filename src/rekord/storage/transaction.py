@@ -104,8 +104,8 @@ class Transaction:
                 "U651",
                 "dataset in object storage cannot be replaced",
                 location=Location(path=self.shown),
-                expected="a prefix without a dataset: objects cannot be exchanged in one step",
-                found="a complete dataset",
+                expected="a path where nothing is yet: objects cannot be exchanged in one step",
+                found="object storage",
                 do="write to another path, or remove this dataset first with a tool of the service",
             )
 
