@@ -222,6 +222,13 @@ class ObjectServer:
         self.url = f"http://127.0.0.1:{port}"
         started.set()
         await self._stop.wait()
+        await site.stop()
+        # Closing would wait for clients that do not read on; what was accepted just now is known only later.
+        for _ in range(3):
+            for connection in list(server.connections):
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await asyncio.sleep(0)
         await runner.cleanup()
 
     # What tests use.
