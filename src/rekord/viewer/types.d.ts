@@ -120,99 +120,71 @@ type State = {
 };
 
 // The functions of the modules: their types are here, so that the page does not load them.
-declare namespace Signature {
-  // api.js
-  type address = (path: string, query?: Query) => string;
-  type mediaAddress = (path: string, query: Query) => string;
-  type request = (url: string, options?: RequestInit) => Promise<Response>;
-  type get = (path: string, query?: Query, signal?: AbortSignal) => Promise<any>;
-  type post = (path: string, body: object, signal?: AbortSignal) => Promise<any>;
-  type getBytes = (path: string, query: Query, signal?: AbortSignal) => Promise<ArrayBuffer>;
-  type getMask = (query: Query, signal?: AbortSignal) => Promise<MaskData>;
-  type schedule = (milliseconds: number) => void;
-  // confusion.js
-  type draw = ({ classes, splits, matrix, records, note }: { classes: string[]; splits: string[]; matrix: number[][]; records: number; note: string | null }) => Child[];
-  // curation.js
-  type openDialog = (title: string, ...children: (Node | null)[]) => HTMLDialogElement;
-  type openTags = (records: RecordKey[]) => void;
-  type openCuration = (action: "delete" | "relabel", records: RecordKey[]) => void;
-  // dom.js
-  type svg = (tag: string, props?: Props, ...children: (Child | Child[])[]) => SVGElement;
-  type makeEvent = () => AnEvent<any[]>;
-  type show = (element: Element, ...children: (Child | Child[])[]) => void;
-  type printable = (text: unknown, limit?: number) => string;
-  type plural = (n: number, noun: string, several?: string) => string;
-  // facets.js
-  type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Promise<void>};
-  type sortFacets = (facets: Facets) => {charted: Facet[], same: Facet[], unique: Facet[]};
-  type listColumns = (title: string, columns: [string, string][]) => HTMLElement | null;
-  type setFilter = (column: string, filter: Filter | null, replace?: boolean) => void;
-  type header = (facet: Facet, isOn: boolean) => HTMLElement;
-  type makeBars = (facet: Facet, until: AbortSignal) => Chart;
-  type makeHistogram = (facet: Facet, brush: Brush) => Chart;
-  type toBins = (edges: number[], [low, high]: [number, number]) => [number, number];
-  type edgeText = (facet: Facet, at: number, isLow: boolean) => string;
-  // findings.js
-  type mountTwins = (host: HTMLElement, twins: ({ key: RecordKey; side: number } | null)[], until: AbortSignal, differing: string[]) => Promise<void>;
-  // gallery.js
-  type mountRecords = (host: HTMLElement, until: AbortSignal, kind: "gallery" | "table") => View;
-  // hex.js
-  type mountHex = (host: HTMLElement, query: Query, until: AbortSignal) => void;
-  type className = (at: number, parts: { name: string; first: number; bytes: number }[]) => string;
-  // keys.js
-  type mountKeys = (view: () => View | null, focusQuery: () => void, views: string[]) => void;
-  type isTyping = (target: EventTarget | null) => boolean;
-  // main.js
-  type stateOf = (status: SplitStatus | null) => (string | HTMLElement)[];
-  // masks.js
-  type isGap = (pattern: number, x: number, y: number) => boolean;
-  type pack = ([red, green, blue]: number[], alpha: number) => number;
-  type drawMask = (canvas: HTMLCanvasElement, { ids, width, height }: MaskData, { ignore, hidden, patterns }?: { ignore?: number | null; hidden?: ReadonlySet<number>; patterns?: boolean }) => void;
-  type makeSwatch = (id: number, patterns: boolean, ignore?: number | null) => HTMLCanvasElement;
-  type countIds = ({ ids }: MaskData) => [number, number][];
-  type pixelAt = (element: Element, width: number, height: number, { clientX, clientY }: { clientX: number; clientY: number }) => [number, number] | null;
-  // media.js
-  type mountAudio = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-  type drawWave = (canvas: HTMLCanvasElement, low: number[], high: number[]) => void;
-  type mountVideo = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-  type mountTensor = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-  type drawHeat = ({ grid, min, max }: { grid: (number | string | null)[][]; min: number; max: number; dtype: string }) => HTMLCanvasElement;
-  type scale = ({ min, max, mean, exact }: { min: number; max: number; mean: number; exact: boolean }) => HTMLParagraphElement;
-  type behind = ({ grid }: { grid: (number | string | null)[][] }) => HTMLDetailsElement;
-  // orientation.js
-  type turn = (orientation: number) => number[];
-  type uprightSize = (orientation: number, width: number, height: number) => [number, number];
-  type storedPixel = (orientation: number, width: number, height: number, x: number, y: number) => [number, number];
-  type uprightBox = (orientation: number, [ymin, xmin, ymax, xmax]: number[]) => { left: number; top: number; width: number; height: number };
-  type uprightPoint = (orientation: number, x: number, y: number) => number[];
-  type uprightMask = (mask: MaskData, orientation: number) => MaskData;
-  // parts.js
-  type mountTitled = (host: HTMLElement, title: string, ...children: Child[]) => View;
-  type showAnswer = (host: HTMLElement, until: AbortSignal, request: Promise<any>, draw: (answer: any) => void, title?: string) => Promise<void>;
-  type makeScrollable = (label: string, child: Child, style?: string) => HTMLElement;
-  type makeOptions = (names: string[]) => HTMLElement[];
-  type makePairList = (items: (Child | Child[])[], chosen: number, first: number, total: number) => HTMLElement;
-  type recordLink = (split: string, record: number, text?: string | null, side?: number) => HTMLAnchorElement;
-  type errorPanel = (error: unknown, title?: string) => HTMLDivElement;
-  type faultPanel = (told: ServerError, title?: string) => HTMLDivElement;
-  type copyButton = (text: string | (() => string), label?: string) => HTMLButtonElement;
-  type emptyState = (title: string, ...children: (string | Node | null)[]) => HTMLDivElement;
-  type makeTable = (caption: string, heads: (string | Node)[], rows: (string | number | Node | null)[][], style?: string) => HTMLTableElement;
-  type pager = (first: number, size: number, total: number, show: (first: number) => void) => HTMLElement | null;
-  // preferences.js
-  // record.js
-  type overlayTools = (hasMask: boolean, hasBoxes: boolean, until: AbortSignal) => HTMLDivElement;
-  // selection.js
-  type select = (split: string, record: number, on?: boolean) => boolean;
-  type selectMany = (records: RecordKey[], on: boolean) => void;
-  // stage.js
-  type makeBoxes = ({ boxes, labels, names }: Boxes, orientation: number, classes: string[] | null) => HTMLElement[];
-  // state.js
-  type parseState = (search: string) => State;
-  type go = (change: Partial<State>, { replace, quiet }?: { replace?: boolean; quiet?: boolean }) => void;
-  type leaveRecord = (isNarrowed: boolean) => Partial<State>;
-  type link = (change: Partial<State>) => string;
-  type linkMore = (change: Record<string, string>) => string;
-  type goMore = (change: Record<string, string>, how?: { replace?: boolean; quiet?: boolean }) => void;
-  type recordState = (split: string, record: number) => Partial<State>;
-}
+// api.js
+type address = (path: string, query?: Query) => string;
+type mediaAddress = (path: string, query: Query) => string;
+type get = (path: string, query?: Query, signal?: AbortSignal) => Promise<any>;
+type post = (path: string, body: object, signal?: AbortSignal) => Promise<any>;
+type getBytes = (path: string, query: Query, signal?: AbortSignal) => Promise<ArrayBuffer>;
+type getMask = (query: Query, signal?: AbortSignal) => Promise<MaskData>;
+// curation.js
+type openDialog = (title: string, ...children: (Node | null)[]) => HTMLDialogElement;
+// dom.js
+type svg = (tag: string, props?: Props, ...children: (Child | Child[])[]) => SVGElement;
+type makeEvent = () => AnEvent<any[]>;
+type show = (element: Element, ...children: (Child | Child[])[]) => void;
+type printable = (text: unknown, limit?: number) => string;
+type plural = (n: number, noun: string, several?: string) => string;
+// facets.js
+type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Promise<void>};
+type setFilter = (column: string, filter: Filter | null, replace?: boolean) => void;
+// findings.js
+type mountTwins = (host: HTMLElement, twins: ({ key: RecordKey; side: number } | null)[], until: AbortSignal, differing: string[]) => Promise<void>;
+// gallery.js
+type mountRecords = (host: HTMLElement, until: AbortSignal, kind: "gallery" | "table") => View;
+// hex.js
+type mountHex = (host: HTMLElement, query: Query, until: AbortSignal) => void;
+// keys.js
+type mountKeys = (view: () => View | null, focusQuery: () => void, views: string[]) => void;
+// masks.js
+type drawMask = (canvas: HTMLCanvasElement, { ids, width, height }: MaskData, { ignore, hidden, patterns }?: { ignore?: number | null; hidden?: ReadonlySet<number>; patterns?: boolean }) => void;
+type makeSwatch = (id: number, patterns: boolean, ignore?: number | null) => HTMLCanvasElement;
+type countIds = ({ ids }: MaskData) => [number, number][];
+type pixelAt = (element: Element, width: number, height: number, { clientX, clientY }: { clientX: number; clientY: number }) => [number, number] | null;
+// media.js
+type mountAudio = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
+type mountVideo = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
+type mountTensor = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
+// orientation.js
+type uprightSize = (orientation: number, width: number, height: number) => [number, number];
+type storedPixel = (orientation: number, width: number, height: number, x: number, y: number) => [number, number];
+type uprightBox = (orientation: number, [ymin, xmin, ymax, xmax]: number[]) => { left: number; top: number; width: number; height: number };
+type uprightMask = (mask: MaskData, orientation: number) => MaskData;
+// parts.js
+type mountTitled = (host: HTMLElement, title: string, ...children: Child[]) => View;
+type showAnswer = (host: HTMLElement, until: AbortSignal, request: Promise<any>, draw: (answer: any) => void, title?: string) => Promise<void>;
+type makeScrollable = (label: string, child: Child, style?: string) => HTMLElement;
+type makeOptions = (names: string[]) => HTMLElement[];
+type makePairList = (items: (Child | Child[])[], chosen: number, first: number, total: number) => HTMLElement;
+type recordLink = (split: string, record: number, text?: string | null, side?: number) => HTMLAnchorElement;
+type errorPanel = (error: unknown, title?: string) => HTMLDivElement;
+type faultPanel = (told: ServerError, title?: string) => HTMLDivElement;
+type copyButton = (text: string | (() => string), label?: string) => HTMLButtonElement;
+type emptyState = (title: string, ...children: (string | Node | null)[]) => HTMLDivElement;
+type makeTable = (caption: string, heads: (string | Node)[], rows: (string | number | Node | null)[][], style?: string) => HTMLTableElement;
+type pager = (first: number, size: number, total: number, show: (first: number) => void) => HTMLElement | null;
+// record.js
+type overlayTools = (hasMask: boolean, hasBoxes: boolean, until: AbortSignal) => HTMLDivElement;
+// selection.js
+type select = (split: string, record: number, on?: boolean) => boolean;
+type selectMany = (records: RecordKey[], on: boolean) => void;
+// stage.js
+type makeBoxes = ({ boxes, labels, names }: Boxes, orientation: number, classes: string[] | null) => HTMLElement[];
+// state.js
+type parseState = (search: string) => State;
+type go = (change: Partial<State>, { replace, quiet }?: { replace?: boolean; quiet?: boolean }) => void;
+type leaveRecord = (isNarrowed: boolean) => Partial<State>;
+type link = (change: Partial<State>) => string;
+type linkMore = (change: Record<string, string>) => string;
+type goMore = (change: Record<string, string>, how?: { replace?: boolean; quiet?: boolean }) => void;
+type recordState = (split: string, record: number) => Partial<State>;

@@ -27,7 +27,7 @@ export const onSession = sessions.on;
 export const onGone = gone.on;
 export const onStatus = polled.on;
 
-/** @type {Signature.address} */
+/** @type {address} */
 export function address(path, query = {}) {
 	const search = new URLSearchParams();
 	for (const [name, value] of Object.entries(query)) {
@@ -37,12 +37,9 @@ export function address(path, query = {}) {
 	return `api/${path}${text ? `?${text}` : ""}`;
 }
 
-/** The address of a medium, which the browser may keep. @type {Signature.mediaAddress} */
-export function mediaAddress(path, query) {
-	return address(path, { ...query, v: session.stamp });
-}
+/** The address of a medium, which the browser may keep. @type {mediaAddress} */
+export const mediaAddress = (path, query) => address(path, { ...query, v: session.stamp });
 
-/** @type {Signature.request} */
 async function request(url, options) {
 	let answer;
 	try {
@@ -62,7 +59,6 @@ async function request(url, options) {
 	throw new ApiError(answer.status, told);
 }
 
-/** @param {boolean} now */
 function setGone(now) {
 	if (now === isGone) return;
 	isGone = now;
@@ -70,23 +66,19 @@ function setGone(now) {
 	if (now) schedule(1000);
 }
 
-/** @type {Signature.get} */
-export async function get(path, query, signal) {
-	return (await request(address(path, query), { signal })).json();
-}
+/** @type {get} */
+export const get = async (path, query, signal) => (await request(address(path, query), { signal })).json();
 
-/** @type {Signature.post} */
+/** @type {post} */
 export async function post(path, body, signal) {
 	const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
 	return (await request(`api/${path}`, options)).json();
 }
 
-/** @type {Signature.getBytes} */
-export async function getBytes(path, query, signal) {
-	return (await request(mediaAddress(path, query), { signal })).arrayBuffer();
-}
+/** @type {getBytes} */
+export const getBytes = async (path, query, signal) => (await request(mediaAddress(path, query), { signal })).arrayBuffer();
 
-/** The class ids of a mask. @type {Signature.getMask} */
+/** The class ids of a mask. @type {getMask} */
 export async function getMask(query, signal) {
 	const data = await getBytes("mask", query, signal);
 	const head = new DataView(data);
@@ -97,9 +89,7 @@ export async function getMask(query, signal) {
 }
 
 /** @returns {number} the side that the page shows */
-export function sideIndex() {
-	return Math.min(Number(state().more.side ?? 0) || 0, session.sides.length - 1);
-}
+export const sideIndex = () => Math.min(Number(state().more.side ?? 0) || 0, session.sides.length - 1);
 
 export const side = () => session.sides[sideIndex()];
 
@@ -109,14 +99,11 @@ export function splitName() {
 	return side().splits.some((split) => split.name === wanted) ? /** @type {string} */ (wanted) : side().splits[0]?.name ?? "";
 }
 
-export function splitStatus() {
-	return status?.sides[sideIndex()]?.splits.find((split) => split.name === splitName()) ?? null;
-}
+export const splitStatus = () => status?.sides[sideIndex()]?.splits.find((split) => split.name === splitName()) ?? null;
 
 /** The records that the page shows: split, filters, SQL, order. @returns {Query} */
 export function recordSet() {
 	const now = state();
-	/** @type {Record<string, object>} */
 	const filter = {};
 	for (const { feature, values, range } of now.filters) {
 		if (range) filter[feature] = { range };
@@ -146,7 +133,6 @@ export function isNarrowed() {
 
 let timer = 0;
 
-/** @type {Signature.schedule} */
 function schedule(milliseconds) {
 	clearTimeout(timer);
 	timer = setTimeout(poll, milliseconds);

@@ -14,7 +14,6 @@ export function mountConfusion(host, until) {
 	return handle;
 }
 
-/** @type {Signature.draw} */
 function draw({ classes, splits, matrix, records, note }) {
 	if (!matrix.length) return [emptyState("No classes", h("p", "These predictions are numbers, not classes."))];
 	const right = matrix.reduce((sum, row, i) => sum + row[i], 0);

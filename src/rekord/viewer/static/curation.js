@@ -39,7 +39,7 @@ export async function selectAll() {
 	if (total > records.length) notify(`The first ${count(records.length)} of ${count(total)} records are selected.`);
 }
 
-/** A dialog; Esc closes it, and the focus returns. @type {Signature.openDialog} */
+/** A dialog; Esc closes it, and the focus returns. @type {openDialog} */
 export function openDialog(title, ...children) {
 	const before = document.activeElement;
 	const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title" }, h("header", h("h2", { id: "dialog-title" }, title), h("button.icon", { "aria-label": "Close", onclick: () => dialog.close() }, "×")), ...children.filter((one) => one !== null));
@@ -52,7 +52,6 @@ export function openDialog(title, ...children) {
 	return dialog;
 }
 
-/** @type {Signature.openTags} */
 function openTags(records) {
 	const input = h("input", { type: "text", required: true, maxlength: 100, autocomplete: "off", list: "known-tags", id: "tag-name" });
 	const known = h("datalist", { id: "known-tags" });
@@ -78,7 +77,6 @@ function openTags(records) {
 	input.focus();
 }
 
-/** @type {Signature.openCuration} */
 function openCuration(action, records) {
 	const classes = side().columns.filter((one) => one.view === "class");
 	const out = h("input", { type: "text", id: "curate-out", autocomplete: "off" });
@@ -119,7 +117,6 @@ function openCuration(action, records) {
 		return h("section.code-block", h("header", h("h3", title), copyButton(text, `Copy ${kind}`), save || null), h("pre", { "data-kind": kind, tabindex: "0", "aria-label": title }, text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text));
 	}
 
-	/** @param {HTMLButtonElement} submit */
 	async function execute(submit) {
 		try {
 			submit.disabled = true;

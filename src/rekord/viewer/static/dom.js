@@ -17,10 +17,8 @@ export const h = (name, first, ...children) => {
 	return fill(element, hasProps ? first : {}, hasProps ? children : [first, ...children]);
 };
 
-/** An SVG element. @type {Signature.svg} */
-export function svg(tag, props = {}, ...children) {
-	return fill(document.createElementNS(SVG, tag), props, children);
-}
+/** An SVG element. @type {svg} */
+export const svg = (tag, props = {}, ...children) => fill(document.createElementNS(SVG, tag), props, children);
 
 function fill(element, props, children) {
 	for (const [name, value] of Object.entries(props)) {
@@ -33,13 +31,13 @@ function fill(element, props, children) {
 	return element;
 }
 
-/** The children of an element, replaced. @type {Signature.show} */
+/** The children of an element, replaced. @type {show} */
 export function show(element, ...children) {
 	const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
 	element.replaceChildren(.../** @type {(Node | string)[]} */ (shown));
 }
 
-/** Text of a record as one line that cannot reorder or hide what is around it: unprintable characters as escapes. @type {Signature.printable} */
+/** Text of a record as one line that cannot reorder or hide what is around it: unprintable characters as escapes. @type {printable} */
 export function printable(text, limit = 400) {
 	const all = String(text);
 	const kept = all.length > limit ? `${all.slice(0, limit)}…` : all;
@@ -47,16 +45,11 @@ export function printable(text, limit = 400) {
 }
 
 /** A name that may break after its separators. @param {string} name */
-export function breakable(name) {
-	return printable(name, 120).split(/(?<=[/_.-])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
-}
+export const breakable = (name) => printable(name, 120).split(/(?<=[/_.-])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
 
 /** The same for text of several lines. @param {string} text */
-export function printableLines(text) {
-	return text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);
-}
+export const printableLines = (text) => text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);
 
-/** @param {string} letter */
 function spellOut(letter) {
 	const point = letter.codePointAt(0) ?? 0;
 	const digits = point.toString(16);
@@ -65,14 +58,10 @@ function spellOut(letter) {
 }
 
 /** @param {number} value */
-export function count(value) {
-	return value.toLocaleString("en-US");
-}
+export const count = (value) => value.toLocaleString("en-US");
 
-/** @type {Signature.plural} */
-export function plural(n, noun, several = `${noun}s`) {
-	return `${count(n)} ${n === 1 ? noun : several}`;
-}
+/** @type {plural} */
+export const plural = (n, noun, several = `${noun}s`) => `${count(n)} ${n === 1 ? noun : several}`;
 
 /** @param {number} n */
 export function bytes(n) {
@@ -93,9 +82,8 @@ export function number(value) {
 	return String(Number(value.toPrecision(5)));
 }
 
-/** Those who want to know of something. @type {Signature.makeEvent} */
+/** Those who want to know of something. @type {makeEvent} */
 export function makeEvent() {
-	/** @type {((...args: any[]) => void)[]} */
 	const listeners = [];
 	return {
 		on(listener, until) {
@@ -115,7 +103,6 @@ export function makeEvent() {
  * @returns {(...args: A) => void}
  */
 export function onceAFrame(run) {
-	/** @type {A | null} */
 	let next = null;
 	return (...args) => {
 		if (next === null) {

@@ -8,23 +8,18 @@ import { announce } from "./status.js";
 
 const MOST_CLASSES = 12;
 
-/** The panel of facets. @type {Signature.mountFacets} */
+/** The panel of facets. @type {mountFacets} */
 export function mountFacets(host, until) {
 	const body = h("div.facet-list");
 	const total = h("p.facet-total", { role: "status" });
 	show(host, h("h2.hidden-visually", "Filters"), total, body);
-	/** @type {Facets | null} */
 	let shown = null;
-	/** @type {Map<string, Chart>} */
 	let charts = new Map();
-	/** @type {Map<string, Promise<Cube | null>>} */
 	const cubes = new Map();
-	/** @type {Cube | null} */
 	let cube = null;
 	let isBrushing = false;
 	let builtShape = "";
 	let timer = 0;
-	/** @type {AbortController | null} */
 	let loading = null;
 
 	async function load() {
@@ -87,7 +82,7 @@ export function mountFacets(host, until) {
 		if (column !== null) /** @type {HTMLElement | undefined} */ (among().at(-1 - Math.max(at, 0)))?.focus();
 	}
 
-	/** The joint counts of a facet and all others; fetched once, before the first move. @param {string} column */
+	// The joint counts of a facet and all others; fetched once, before the first move.
 	function fetchCube(column) {
 		let promise = cubes.get(column);
 		if (!promise) {
@@ -98,7 +93,6 @@ export function mountFacets(host, until) {
 		return promise;
 	}
 
-	/** @type {Brush} */
 	const brush = {
 		async prepare(column) {
 			const ready = await fetchCube(column);
@@ -136,7 +130,7 @@ export function mountFacets(host, until) {
 
 const RANKS = { class: 0, text: 1, number: 2 };
 
-/** Facets by what a filter on them is worth: those with one value, or as many as records, are only named. @type {Signature.sortFacets} */
+// Facets by what a filter on them is worth: those with one value, or as many as records, are only named.
 function sortFacets({ facets, complete }) {
 	const isFiltered = (facet) => state().filters.some((one) => one.feature === facet.column);
 	const isSame = (facet) => complete && facet.counts.length === 1 && !facet.missing && !facet.other && !isFiltered(facet);
@@ -145,26 +139,24 @@ function sortFacets({ facets, complete }) {
 	return { charted, same: facets.filter(isSame), unique: facets.filter(isUnique) };
 }
 
-/** @type {Signature.listColumns} */
 function listColumns(title, columns) {
 	if (!columns.length) return null;
 	return h("section.facet", h("header", h("h3", title)), h("dl.small", columns.flatMap(([name, value]) => [h("dt", h("bdi", printable(name, 80))), h("dd", h("bdi", printable(value, 80)))])));
 }
 
-/** @type {Signature.setFilter} */
+/** @type {setFilter} */
 export function setFilter(column, filter, replace = false) {
 	const others = state().filters.filter((one) => one.feature !== column);
 	go({ filters: filter ? [...others, filter] : others, at: 0 }, { replace });
 }
 
-/** @type {Signature.header} */
 function header(facet, isOn) {
 	const clear = h("button.link", { hidden: !isOn, onclick: () => setFilter(facet.column, null) }, "clear");
 	clear.setAttribute("aria-label", `Clear the filter on ${facet.column}`);
 	return h("header", h("h3", printable(facet.column, 80)), clear);
 }
 
-/** Bars of classes: each is a switch. @type {Signature.makeBars} */
+// Bars of classes: each is a switch.
 function makeBars(facet, until) {
 	const active = state().filters.find((one) => one.feature === facet.column);
 	const chosen = new Set(active?.values ?? []);
@@ -172,7 +164,6 @@ function makeBars(facet, until) {
 	const most = Math.max(...facet.counts, 1);
 	const order = facet.names.map((_, i) => i).sort((a, b) => facet.counts[b] - facet.counts[a]);
 	const list = h("ul.bars", { "aria-label": facet.column });
-	/** @type {Map<number, {bar: HTMLElement, value: HTMLElement, button: HTMLElement}>} */
 	const parts = new Map();
 
 	function makeBar(i) {
@@ -207,7 +198,6 @@ function makeBars(facet, until) {
 		}
 	}
 
-	/** @type {number[]} */
 	let last = facet.selected;
 	const isVisible = (i, rank) => rank < MOST_CLASSES || chosen.has(codeOf(i));
 	const rest = order.filter((i, rank) => !isVisible(i, rank));
@@ -241,7 +231,7 @@ function makeBars(facet, until) {
 const WIDTH = 240;
 const HEIGHT = 64;
 
-/** A histogram with a brush; two sliders do the same by keyboard. @type {Signature.makeHistogram} */
+// A histogram with a brush; two sliders do the same by keyboard.
 function makeHistogram(facet, brush) {
 	const bins = facet.counts.length;
 	const { edges, column } = facet;
@@ -250,7 +240,6 @@ function makeHistogram(facet, brush) {
 	const most = Math.max(...facet.counts, 1);
 	const step = WIDTH / bins;
 	const behind = [];
-	/** @type {Element[]} */
 	const bars = [];
 	for (let i = 0; i < bins; i += 1) {
 		const tall = (HEIGHT * facet.counts[i]) / most;
@@ -314,7 +303,6 @@ function makeHistogram(facet, brush) {
 		});
 	}
 
-	/** @type {number | null} */
 	let origin = null;
 	const area = h("div.brush", chart);
 	const binAt = (event) => {
@@ -360,7 +348,6 @@ function makeHistogram(facet, brush) {
 	return { element, draw };
 }
 
-/** @type {Signature.toBins} */
 function toBins(edges, [low, high]) {
 	const bins = edges.length - 1;
 	let first = 0;
@@ -370,7 +357,7 @@ function toBins(edges, [low, high]) {
 	return [first, end];
 }
 
-/** Edges of integers lie between them: the range names the integers. @type {Signature.edgeText} */
+// Edges of integers lie between them: the range names the integers.
 function edgeText(facet, at, isLow) {
 	const edge = facet.edges[at];
 	if (facet.integer) return number(isLow ? Math.ceil(edge) : Math.ceil(edge) - 1);

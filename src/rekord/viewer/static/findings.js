@@ -55,7 +55,6 @@ export function mountFindings(host, until) {
 	return handle;
 }
 
-/** @param {any} finding */
 function renderFinding(finding) {
 	const all = /** @type {RecordKey[]} */ (finding.records ?? []);
 	const links = h("p.record-links");
@@ -124,7 +123,7 @@ export function mountPairs(host, until) {
 	return handle;
 }
 
-/** Two records next to each other; their images zoom together. @type {Signature.mountTwins} */
+/** Two records next to each other; their images zoom together. @type {mountTwins} */
 export async function mountTwins(host, twins, until, differing) {
 	const zoom = new Zoom();
 	const differs = new Set(differing);

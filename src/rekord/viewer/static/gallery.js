@@ -33,11 +33,9 @@ export function imageColumn() {
 }
 
 /** @param {string} name */
-export function findColumn(name) {
-	return side().columns.find((one) => one.name === name) ?? null;
-}
+export const findColumn = (name) => side().columns.find((one) => one.name === name) ?? null;
 
-/** A view over all records that are shown: as tiles or as rows of a table. @type {Signature.mountRecords} */
+/** A view over all records that are shown: as tiles or as rows of a table. @type {mountRecords} */
 export function mountRecords(host, until, kind) {
 	const isGallery = kind === "gallery";
 	const scrollHost = h("div", { class: `scroller ${kind}` });
@@ -56,7 +54,6 @@ export function mountRecords(host, until, kind) {
 	let isPlaced = false;
 	let wantsFocus = false;
 	let hasFailed = false;
-	/** @type {number | null} */
 	let jumpTo = null; // a record that is not known yet
 
 	const rows = new Rows(until, {
@@ -203,9 +200,7 @@ export function mountRecords(host, until, kind) {
 	}
 
 	// What a record is when no image shows it: its first values.
-	function preview(row) {
-		return row.cells.slice(0, 3).map((cell, i) => `${rows.columns[i]}: ${cell.missing ? "missing" : printable(cell.text, 40)}`).join("\n");
-	}
+	const preview = (row) => row.cells.slice(0, 3).map((cell, i) => `${rows.columns[i]}: ${cell.missing ? "missing" : printable(cell.text, 40)}`).join("\n");
 
 	function describe(row) {
 		const label = side().label;

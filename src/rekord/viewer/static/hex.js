@@ -8,7 +8,7 @@ import { showAnswer } from "./parts.js";
 const PAGE = 1024;
 const WIDTH = 16;
 
-/** @type {Signature.mountHex} */
+/** @type {mountHex} */
 export function mountHex(host, query, until) {
 	const body = h("div");
 	const load = () => body.childElementCount || void page(0);
@@ -40,12 +40,8 @@ export function mountHex(host, query, until) {
 	}
 }
 
-/** @param {number} byte */
-function letter(byte) {
-	return byte >= 32 && byte < 127 ? String.fromCharCode(byte) : "·";
-}
+const letter = (byte) => byte >= 32 && byte < 127 ? String.fromCharCode(byte) : "·";
 
-/** @type {Signature.className} */
 function className(at, parts) {
 	const part = parts.find((one) => at >= one.first && at < one.first + one.bytes);
 	return part ? `hex-${part.name.replaceAll(" ", "-")}` : "";

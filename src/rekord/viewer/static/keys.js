@@ -25,7 +25,7 @@ const HELP = [
 	["?", "this list"],
 ];
 
-/** @type {Signature.mountKeys} */
+/** @type {mountKeys} */
 export function mountKeys(view, focusQuery, views) {
 	document.addEventListener("keydown", (event) => {
 		if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
@@ -83,7 +83,6 @@ export function mountKeys(view, focusQuery, views) {
 	}
 }
 
-/** @type {Signature.isTyping} */
 function isTyping(target) {
 	if (target instanceof HTMLInputElement) return !["checkbox", "radio", "range", "button"].includes(target.type);
 	return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;

@@ -80,7 +80,6 @@ function drawHead() {
 	);
 }
 
-/** @type {Signature.stateOf} */
 function stateOf(status) {
 	if (!status) return [];
 	const parts = [h("b", count(status.records)), ` ${status.records === 1 ? "record" : "records"}`];
@@ -97,9 +96,7 @@ function stateOf(status) {
 	return parts;
 }
 
-function keep() {
-	return Object.fromEntries(Object.entries(state().more).filter(([name]) => KEPT.includes(name)));
-}
+const keep = () => Object.fromEntries(Object.entries(state().more).filter(([name]) => KEPT.includes(name)));
 
 function drawTabs() {
 	const session = getSession();
@@ -141,7 +138,6 @@ function drawBar() {
 	);
 }
 
-/** @param {string} cell */
 function cellName(cell) {
 	const names = side().columns.find((one) => one.name === side().label)?.classes ?? [];
 	return cell.split(",").map((one) => names[Number(one)] ?? one).join(" → ");
@@ -187,7 +183,6 @@ function title() {
 	document.title = `${text} – ${printable(side().name, 60)} – rekord`;
 }
 
-/** @param {State} now */
 function keyOfView(now) {
 	// Where the page is scrolled to is no reason to draw it again.
 	return JSON.stringify({ ...now, at: 0 });

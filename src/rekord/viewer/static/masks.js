@@ -9,22 +9,14 @@ const COLOURS = [
 const PATTERNS = ["solid", "diagonal lines", "horizontal lines", "dots", "vertical lines"];
 
 /** The colour of a class id, for CSS. @param {number} id */
-export function classColour(id) {
-	return id > 0 ? `rgb(${COLOURS[(id - 1) % COLOURS.length].join(" ")})` : "transparent";
-}
+export const classColour = (id) => id > 0 ? `rgb(${COLOURS[(id - 1) % COLOURS.length].join(" ")})` : "transparent";
 
 /** The name of the pattern of a class id. @param {number} id */
-export function patternName(id) {
-	return PATTERNS[patternOf(id)];
-}
+export const patternName = (id) => PATTERNS[patternOf(id)];
 
 // Neighbouring ids differ in pattern, and ids of the same colour do too.
-/** @param {number} id */
-function patternOf(id) {
-	return id > 0 ? (id - 1 + Math.floor((id - 1) / COLOURS.length)) % PATTERNS.length : 0;
-}
+const patternOf = (id) => id > 0 ? (id - 1 + Math.floor((id - 1) / COLOURS.length)) % PATTERNS.length : 0;
 
-/** @type {Signature.isGap} */
 function isGap(pattern, x, y) {
 	if (pattern === 1) return ((x + y) & 7) < 3;
 	if (pattern === 2) return (y & 7) < 3;
@@ -34,8 +26,7 @@ function isGap(pattern, x, y) {
 
 const isLittleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 
-/** @type {Signature.pack} */
-function pack([red, green, blue], alpha) {
+function pack([red, green, blue] = [0, 0, 0], alpha = 255) {
 	return isLittleEndian
 		? ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0
 		: ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
@@ -45,7 +36,7 @@ const MAX_KEPT_PIXELS = 1 << 23;
 /** @type {WeakMap<HTMLCanvasElement, ImageData>} what a canvas was drawn from: allocating it takes as long as filling it */
 const kept = new WeakMap();
 
-/** Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again. @type {Signature.drawMask} */
+/** Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again. @type {drawMask} */
 export function drawMask(canvas, { ids, width, height }, { ignore = null, hidden = new Set(), patterns = false } = {}) {
 	const context = canvas.getContext("2d");
 	if (!context) return;
@@ -75,7 +66,7 @@ export function drawMask(canvas, { ids, width, height }, { ignore = null, hidden
 	context.putImageData(image, 0, 0);
 }
 
-/** A swatch of a legend: the colour and the pattern of a class. @type {Signature.makeSwatch} */
+/** A swatch of a legend: the colour and the pattern of a class. @type {makeSwatch} */
 export function makeSwatch(id, patterns, ignore = null) {
 	const canvas = document.createElement("canvas");
 	canvas.className = "swatch";
@@ -84,9 +75,8 @@ export function makeSwatch(id, patterns, ignore = null) {
 	return canvas;
 }
 
-/** The ids of a mask and their numbers of pixels, most first. @type {Signature.countIds} */
+/** The ids of a mask and their numbers of pixels, most first. @type {countIds} */
 export function countIds({ ids }) {
-	/** @type {Map<number, number>} */
 	const counts = new Map();
 	let last = ids[0];
 	let run = 0;
@@ -102,7 +92,7 @@ export function countIds({ ids }) {
 	return [...counts].sort((a, b) => b[1] - a[1]);
 }
 
-/** The pixel of an image below a point of an element that shows it with `object-fit: contain`. @type {Signature.pixelAt} */
+/** The pixel of an image below a point of an element that shows it with `object-fit: contain`. @type {pixelAt} */
 export function pixelAt(element, width, height, { clientX, clientY }) {
 	const box = element.getBoundingClientRect();
 	const scale = Math.min(box.width / width, box.height / height);

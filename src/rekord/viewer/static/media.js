@@ -5,7 +5,7 @@ import { ApiError, get, mediaAddress } from "./api.js";
 import { count, h, number, printable, show } from "./dom.js";
 import { makeScrollable, makeTable, showAnswer } from "./parts.js";
 
-/** A player and the waveform, which seeks. @type {Signature.mountAudio} */
+/** A player and the waveform, which seeks. @type {mountAudio} */
 export function mountAudio(host, query, feature, until) {
 	const facts = feature.value.audio;
 	const player = h("audio", { controls: true, preload: "metadata", src: mediaAddress("audio", query), "aria-label": `Audio ${printable(feature.name, 60)}` });
@@ -36,7 +36,6 @@ export function mountAudio(host, query, feature, until) {
 		});
 }
 
-/** @type {Signature.drawWave} */
 function drawWave(canvas, low, high) {
 	const context = canvas.getContext("2d");
 	if (!context) return;
@@ -50,7 +49,7 @@ function drawWave(canvas, low, high) {
 	});
 }
 
-/** The browser's player, or frames that the server decodes. @type {Signature.mountVideo} */
+/** The browser's player, or frames that the server decodes. @type {mountVideo} */
 export function mountVideo(host, query, feature, until) {
 	const facts = feature.value.video;
 	const name = printable(feature.name, 60);
@@ -76,7 +75,7 @@ export function mountVideo(host, query, feature, until) {
 
 const STEPS = 8;
 
-/** A slice of a tensor as a heat map, with its numbers behind. @type {Signature.mountTensor} */
+/** A slice of a tensor as a heat map, with its numbers behind. @type {mountTensor} */
 export function mountTensor(host, query, feature, until) {
 	const body = h("div");
 	const facts = feature.value.tensor;
@@ -96,7 +95,6 @@ export function mountTensor(host, query, feature, until) {
 	load(0);
 }
 
-/** @type {Signature.drawHeat} */
 function drawHeat({ grid, min, max }) {
 	const [rows, columns] = [grid.length, grid[0]?.length ?? 0];
 	const canvas = h("canvas.heatmap.pixelated", { width: Math.max(columns, 1), height: Math.max(rows, 1), role: "img", "aria-label": `Heat map, from ${number(Number(min))} to ${number(Number(max))}` });
@@ -119,14 +117,12 @@ function drawHeat({ grid, min, max }) {
 // From dark blue to yellow: even in lightness, so that it reads without colours too.
 const HEAT = [[16, 24, 66], [24, 62, 110], [14, 104, 124], [42, 146, 114], [128, 184, 84], [246, 222, 96]];
 
-/** @param {number} share */
 function heat(share) {
 	const at = Math.max(0, Math.min(share, 1)) * (HEAT.length - 1);
 	const [low, part] = [Math.min(Math.floor(at), HEAT.length - 2), at - Math.min(Math.floor(at), HEAT.length - 2)];
 	return HEAT[low].map((value, i) => Math.round(value + part * (HEAT[low + 1][i] - value)));
 }
 
-/** @type {Signature.scale} */
 function scale({ min, max, mean, exact }) {
 	const blocks = Array.from({ length: STEPS }, (_, i) => {
 		const block = h("i");
@@ -136,7 +132,6 @@ function scale({ min, max, mean, exact }) {
 	return h("p.heat-scale.small", number(Number(min)), h("span.heat-bar", { "aria-hidden": "true" }, blocks), number(Number(max)), h("span.soft", ` mean ${number(Number(mean))}${exact ? "" : "; a cell is the mean of a block"}`));
 }
 
-/** @type {Signature.behind} */
 function behind({ grid }) {
 	const body = makeScrollable("Numbers", null, ".tall");
 	const rows = () => grid.slice(0, 48).map((row, i) => [String(i), ...row.slice(0, 16).map((value) => (typeof value === "number" ? number(value) : String(value)))]);

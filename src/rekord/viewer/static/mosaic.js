@@ -16,10 +16,7 @@ const HEADER = 20;
 const STATES = ["", "no image", "damaged", "too large", "not indexed yet"];
 
 // Many tiles are small, so that all of them fit into memory: 77 MB at most.
-/** @param {number} tiles */
-function tileSize(tiles) {
-	return tiles <= 2000 ? 48 : tiles <= 10_000 ? 32 : tiles <= 30_000 ? 24 : 16;
-}
+const tileSize = (tiles) => tiles <= 2000 ? 48 : tiles <= 10_000 ? 32 : tiles <= 30_000 ? 24 : 16;
 
 /** @type {Mount} */
 export function mountMosaic(host, until) {
@@ -43,15 +40,12 @@ export function mountMosaic(host, until) {
 	const ready = splitStatus();
 	let px = tileSize(ready?.records ?? 1000);
 	const { order: _, ...set } = recordSet();
-	/** @type {Batch[]} */
 	const batches = [];
-	/** @type {Line[]} */
 	let lines = [];
 	let total = 0;
 	let loaded = 0;
 	let columns = 1;
 	let cursor = 0;
-	/** @type {number[]} */
 	let places = []; // tile numbers in the order shown
 	let label = state().more.by || side().label || classes[0]?.name || null;
 	let run = new AbortController();
@@ -155,12 +149,9 @@ export function mountMosaic(host, until) {
 		draw();
 	});
 
-	function listTiles() {
-		return batches.flatMap((one) => Array.from({ length: one.count }, (__, i) => one.first + i));
-	}
+	const listTiles = () => batches.flatMap((one) => Array.from({ length: one.count }, (__, i) => one.first + i));
 
 	function groupByClass(tiles) {
-		/** @type {Map<number, number[]>} */
 		const groups = new Map();
 		for (const tile of tiles) {
 			const code = codeOf(tile);
@@ -185,7 +176,6 @@ export function mountMosaic(host, until) {
 		const out = context.createImageData(width, height);
 		const target = new Uint32Array(out.data.buffer);
 		const top = scroller.scrollTop;
-		/** @type {Line[]} */
 		const labels = [];
 		for (const line of lines) {
 			if (line.top + px < top) continue;

@@ -6,17 +6,12 @@ const TURNS = [
 	[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0], [1, 1, 0], [1, 1, 1], [1, 0, 1],
 ];
 
-/** @type {Signature.turn} */
-function turn(orientation) {
-	return TURNS[orientation] ?? TURNS[1];
-}
+const turn = (orientation) => TURNS[orientation] ?? TURNS[1];
 
-/** @type {Signature.uprightSize} */
-export function uprightSize(orientation, width, height) {
-	return turn(orientation)[0] ? [height, width] : [width, height];
-}
+/** @type {uprightSize} */
+export const uprightSize = (orientation, width, height) => turn(orientation)[0] ? [height, width] : [width, height];
 
-/** The stored pixel that is shown at an upright one. @type {Signature.storedPixel} */
+/** The stored pixel that is shown at an upright one. @type {storedPixel} */
 export function storedPixel(orientation, width, height, x, y) {
 	const [isSwapped, mirrorX, mirrorY] = turn(orientation);
 	const [w, h] = uprightSize(orientation, width, height);
@@ -24,21 +19,20 @@ export function storedPixel(orientation, width, height, x, y) {
 	return isSwapped ? [b, a] : [a, b];
 }
 
-/** A box in fractions of the stored image [ymin, xmin, ymax, xmax], as left, top, width and height of the upright one. @type {Signature.uprightBox} */
+/** A box in fractions of the stored image [ymin, xmin, ymax, xmax], as left, top, width and height of the upright one. @type {uprightBox} */
 export function uprightBox(orientation, [ymin, xmin, ymax, xmax]) {
 	const [a, b] = [uprightPoint(orientation, xmin, ymin), uprightPoint(orientation, xmax, ymax)];
 	const [left, top] = [Math.min(a[0], b[0]), Math.min(a[1], b[1])];
 	return { left, top, width: Math.abs(a[0] - b[0]), height: Math.abs(a[1] - b[1]) };
 }
 
-/** @type {Signature.uprightPoint} */
 function uprightPoint(orientation, x, y) {
 	const [isSwapped, mirrorX, mirrorY] = turn(orientation);
 	const [a, b] = isSwapped ? [y, x] : [x, y];
 	return [mirrorX ? 1 - a : a, mirrorY ? 1 - b : b];
 }
 
-/** A mask turned upright. @type {Signature.uprightMask} */
+/** A mask turned upright. @type {uprightMask} */
 export function uprightMask(mask, orientation) {
 	if (orientation <= 1 || orientation > 8) return mask;
 	const [width, height] = uprightSize(orientation, mask.width, mask.height);

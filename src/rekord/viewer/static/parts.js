@@ -6,7 +6,7 @@ import { count, h, plural, printable, show } from "./dom.js";
 import { goMore, link, linkMore, recordState } from "./state.js";
 import { notify } from "./status.js";
 
-/** The link to a record. @type {Signature.recordLink} */
+/** The link to a record. @type {recordLink} */
 export function recordLink(split, record, text = null, side = undefined) {
 	const more = side ? { side: String(side) } : /** @type {Record<string, string>} */ ({});
 	const isOnly = getSession().sides[side ?? 0]?.splits.length === 1;
@@ -20,15 +20,14 @@ export function stateBadge(state) {
 	return text ? h("span", { class: state === "pending" ? "pill" : "pill alert" }, text) : null;
 }
 
-/** An error of the server: what happened, and what to do. @type {Signature.errorPanel} */
+/** An error of the server: what happened, and what to do. @type {errorPanel} */
 export function errorPanel(error, title = "This cannot be shown") {
 	if (error instanceof ApiError) return faultPanel(error.told, title);
 	return h("div.notice", { role: "alert" }, h("b", "No answer from the server."), h("p", "It may have been stopped. Run rekord view again."));
 }
 
-/** @type {Signature.faultPanel} */
+/** @type {faultPanel} */
 export function faultPanel(told, title = "This cannot be shown") {
-	/** @type {[string, unknown][]} */
 	const facts = [
 		["where", told.location && Object.entries(told.location).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${typeof value === "number" ? count(value) : value}`).join(", ")],
 		["expected", told.expected],
@@ -51,7 +50,7 @@ export function doLine(text) {
 	return h("p.do", h("span.soft", "do "), isCommand ? [h("code", printable(text)), " ", copyButton(text, "Copy what to do")] : printable(text));
 }
 
-/** @type {Signature.copyButton} */
+/** @type {copyButton} */
 export function copyButton(text, label = "Copy") {
 	return h(
 		"button.small-button",
@@ -72,7 +71,6 @@ export function copyButton(text, label = "Copy") {
 }
 
 // Where the page is not allowed to use the clipboard, such as in a frame of a notebook.
-/** @param {string} text */
 function copyByCommand(text) {
 	const area = h("textarea.hidden-visually", { value: text });
 	document.body.append(area);
@@ -81,14 +79,14 @@ function copyByCommand(text) {
 	area.remove();
 }
 
-/** A view below its heading. @type {Signature.mountTitled} */
+/** A view below its heading. @type {mountTitled} */
 export function mountTitled(host, title, ...children) {
 	const heading = h("h2.view-title", { tabindex: "-1" }, title);
 	show(host, heading, ...children);
 	return { focus: () => heading.focus(), current: () => null, jump() {}, total: () => null };
 }
 
-/** What an answer becomes, or why there is none. @type {Signature.showAnswer} */
+/** What an answer becomes, or why there is none. @type {showAnswer} */
 export async function showAnswer(host, until, request, draw, title) {
 	try {
 		const answer = await request;
@@ -98,30 +96,24 @@ export async function showAnswer(host, until, request, draw, title) {
 	}
 }
 
-/** A part that scrolls by itself, also by keyboard. @type {Signature.makeScrollable} */
-export function makeScrollable(label, child, style = "") {
-	return h(`div.scroll-x${style}`, { tabindex: "0", role: "region", "aria-label": label }, child);
-}
+/** A part that scrolls by itself, also by keyboard. @type {makeScrollable} */
+export const makeScrollable = (label, child, style = "") => h(`div.scroll-x${style}`, { tabindex: "0", role: "region", "aria-label": label }, child);
 
-/** The options of a select. @type {Signature.makeOptions} */
-export function makeOptions(names) {
-	return names.map((name) => h("option", { value: name }, printable(name, 60)));
-}
+/** The options of a select. @type {makeOptions} */
+export const makeOptions = (names) => names.map((name) => h("option", { value: name }, printable(name, 60)));
 
 export const PAIRS = 100;
 
-/** Pairs of records, of which one is chosen. @type {Signature.makePairList} */
+/** Pairs of records, of which one is chosen. @type {makePairList} */
 export function makePairList(items, chosen, first, total) {
 	const list = items.map((item, i) => h("li", h("a", { href: linkMore({ pair: String(i) }), "aria-current": i === chosen ? "true" : null }, item)));
 	return h("div", h("ul.pair-list", list), pager(first, PAIRS, total, (to) => goMore({ first: String(to), pair: "0" })));
 }
 
-/** Nothing is to be seen. @type {Signature.emptyState} */
-export function emptyState(title, ...children) {
-	return h("div.empty", h("h2", title), ...children);
-}
+/** Nothing is to be seen. @type {emptyState} */
+export const emptyState = (title, ...children) => h("div.empty", h("h2", title), ...children);
 
-/** A table of which the parts are given. @type {Signature.makeTable} */
+/** A table of which the parts are given. @type {makeTable} */
 export function makeTable(caption, heads, rows, style = "") {
 	return h(
 		"table",
@@ -132,7 +124,7 @@ export function makeTable(caption, heads, rows, style = "") {
 	);
 }
 
-/** Buttons to earlier and later parts of a long list. @type {Signature.pager} */
+/** Buttons to earlier and later parts of a long list. @type {pager} */
 export function pager(first, size, total, show) {
 	if (total <= size && first === 0) return null;
 	return h(

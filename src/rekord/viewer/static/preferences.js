@@ -15,7 +15,6 @@ const DEFAULTS = {
 };
 const KEY = "rekord.view";
 
-/** @returns {Preferences} */
 function load() {
 	try {
 		const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
@@ -31,9 +30,7 @@ const changes = /** @type {AnEvent<[keyof Preferences]>} */ (makeEvent());
 export const onPreference = changes.on;
 
 /** @returns {Readonly<Preferences>} */
-export function prefer() {
-	return preferences;
-}
+export const prefer = () => preferences;
 
 /**
  * @template {keyof Preferences} K

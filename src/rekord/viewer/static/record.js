@@ -19,7 +19,6 @@ export function mountRecord(host, until) {
 	const record = state().record ?? 0;
 	const split = splitName();
 	const query = { side: sideIndex() || null, split, record };
-	/** @type {any} */
 	let shown = null;
 	let wantsFocus = false;
 	show(host, h("p.soft", { role: "status" }, `Loading record ${count(record)}…`));
@@ -55,12 +54,9 @@ export function mountRecord(host, until) {
 		);
 	}
 
-	function step(text, to) {
-		return to === null ? h("span.button.disabled", { "aria-disabled": "true" }, text) : h("a.button", { href: link({ ...state(), record: to }) }, text);
-	}
+	const step = (text, to) => to === null ? h("span.button.disabled", { "aria-disabled": "true" }, text) : h("a.button", { href: link({ ...state(), record: to }) }, text);
 
 	function draw(answer) {
-		/** @type {Feature[]} */
 		const features = [...answer.features, ...(answer.undeclared ?? [])];
 		const media = h("div.record-media");
 		const facts = h("div.record-facts");
@@ -231,7 +227,7 @@ export function mountRecord(host, until) {
 	};
 }
 
-/** Switches of the overlays. @type {Signature.overlayTools} */
+/** Switches of the overlays. @type {overlayTools} */
 export function overlayTools(hasMask, hasBoxes, until) {
 	const element = h("div.overlay-tools", { role: "group", "aria-label": "Overlays" });
 	function draw() {

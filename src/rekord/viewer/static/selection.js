@@ -20,7 +20,6 @@ function load() {
 	}
 }
 
-/** @param {string} split @param {number} record */
 const name = (split, record) => `${sideIndex()}\n${split}\n${record}`;
 
 /** @param {string} split @param {number} record */
@@ -35,13 +34,13 @@ export function selectedRecords() {
 		.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]));
 }
 
-/** @type {Signature.select} */
+/** @type {select} */
 export function select(split, record, on = !isSelected(split, record)) {
 	selectMany([[split, record]], on);
 	return on;
 }
 
-/** @type {Signature.selectMany} */
+/** @type {selectMany} */
 export function selectMany(records, on) {
 	for (const [split, record] of records) {
 		if (on) selected.add(name(split, record));

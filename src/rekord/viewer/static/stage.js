@@ -67,7 +67,6 @@ export class Stage {
 	listen() {
 		const element = this.element;
 		element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-		/** @type {{x: number, y: number} | null} */
 		let grabbed = null;
 		element.addEventListener("pointerdown", (event) => {
 			grabbed = { x: event.clientX, y: event.clientY };
@@ -177,7 +176,7 @@ export class Stage {
 	}
 }
 
-/** Boxes with the names of their classes, placed in fractions of the upright image. @type {Signature.makeBoxes} */
+/** Boxes with the names of their classes, placed in fractions of the upright image. @type {makeBoxes} */
 export function makeBoxes({ boxes, labels, names }, orientation, classes) {
 	return boxes.map((box, i) => {
 		const { left, top, width, height } = uprightBox(orientation, box.map(Number));
@@ -194,7 +193,7 @@ export function makeBoxes({ boxes, labels, names }, orientation, classes) {
 	});
 }
 
-/** A class id for a name without one. @param {string} name */
+// A class id for a name without one.
 function hash(name) {
 	let sum = 0;
 	for (const letter of name) sum = (sum * 31 + (letter.codePointAt(0) ?? 0)) % 1_000_003;

@@ -5,12 +5,10 @@ import { makeEvent } from "./dom.js";
 
 const KNOWN = new Set(["view", "split", "record", "where", "sort", "at"]);
 
-/** @type {Signature.parseState} */
+/** @type {parseState} */
 export function parseState(search) {
 	const query = new URLSearchParams(search);
-	/** @type {Map<string, Filter>} */
 	const filters = new Map();
-	/** @type {Record<string, string>} */
 	const more = {};
 	for (const [name, value] of query) {
 		if (name.startsWith("in.")) {
@@ -52,10 +50,7 @@ export function formatState(state) {
 	return text ? `?${text}` : "?";
 }
 
-/** @param {string | null} text */
-function wholeNumber(text) {
-	return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
-}
+const wholeNumber = (text) => text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
 
 /** @type {State} */
 let current = parseState(location.search);
@@ -63,11 +58,9 @@ let lastView = current.view === "record" ? "gallery" : current.view;
 const changes = /** @type {AnEvent<[State, State]>} */ (makeEvent());
 export const onState = changes.on;
 
-export function state() {
-	return current;
-}
+export const state = () => current;
 
-/** Show something else. A step that Back should return to is pushed; scrolling is not. @type {Signature.go} */
+/** Show something else. A step that Back should return to is pushed; scrolling is not. @type {go} */
 export function go(change, { replace = false, quiet = false } = {}) {
 	const before = current;
 	const next = { ...current, ...change };
@@ -79,36 +72,27 @@ export function go(change, { replace = false, quiet = false } = {}) {
 	if (!quiet) changes.emit(current, before);
 }
 
-/** @param {State} next */
 function setCurrent(next) {
 	current = next;
 	if (next.view !== "record") lastView = next.view;
 }
 
-/** The state that leaves a record, for the view it was opened from. @type {Signature.leaveRecord} */
-export function leaveRecord(isNarrowed) {
-	return { view: lastView, record: null, at: isNarrowed ? current.at : current.record ?? 0 };
-}
+/** The state that leaves a record, for the view it was opened from. @type {leaveRecord} */
+export const leaveRecord = (isNarrowed) => ({ view: lastView, record: null, at: isNarrowed ? current.at : current.record ?? 0 });
 
-/** The link to a changed state. @type {Signature.link} */
-export function link(change) {
-	return formatState({ ...current, ...change });
-}
+/** The link to a changed state. @type {link} */
+export const link = (change) => formatState({ ...current, ...change });
 
-/** The link to a change of what one view keeps for itself. @type {Signature.linkMore} */
-export function linkMore(change) {
-	return link({ more: { ...current.more, ...change } });
-}
+/** The link to a change of what one view keeps for itself. @type {linkMore} */
+export const linkMore = (change) => link({ more: { ...current.more, ...change } });
 
-/** @type {Signature.goMore} */
+/** @type {goMore} */
 export function goMore(change, how) {
 	go({ more: { ...current.more, ...change } }, how);
 }
 
-/** The state that opens one record. @type {Signature.recordState} */
-export function recordState(split, record) {
-	return { view: "record", split, record, at: 0, more: {} };
-}
+/** The state that opens one record. @type {recordState} */
+export const recordState = (split, record) => ({ view: "record", split, record, at: 0, more: {} });
 
 addEventListener("popstate", () => {
 	const before = current;
