@@ -78,7 +78,7 @@ type Mount = (host: HTMLElement, until: AbortSignal) => View | null;
 type Ids = Uint8Array | Uint16Array | Int32Array;
 type MaskData = {ids: Ids, width: number, height: number};
 type Batch = {px: number, first: number, count: number, view: DataView, pixels: Uint8Array};
-type Line = {top: number, label: string | null, code: number, tiles: number[]};
+type Line = {top: number, label: string | null, code: number | null, tiles: number[]};
 type Preferences = {theme: "auto" | "light" | "dark", masks: boolean, boxes: boolean, opacity: number, patterns: boolean, keys: boolean, tile: number};
 type Feature = Column & {stored: string | null, count: number, bytes: number, shape: number[] | null, dtype: string | null, value: any, error: ServerError | null};
 type ImageFacts = {format: string, width: number, height: number, orientation: number, state: string};
@@ -92,7 +92,7 @@ type ScrollerOptions = {
 };
 type Boxes = {boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null};
 type Overlay = {feature: string, data: MaskData, counts: [number, number][], names: string[] | null, ignore: number | null};
-type Reading = {x: number, y: number, marks: string[], ids: {feature: string, id: number, name: string | null}[]};
+type Reading = {x: number, y: number, ids: {feature: string, id: number, name: string | null}[]};
 type StageOptions = {
   src: string;
   alt: string;
@@ -119,8 +119,11 @@ type State = {
   more: Record<string, string>;  // what one view keeps for itself
 };
 
+type RowListeners = {onPage: (first: number, end: number) => void, onTotal: () => void, onError: (error: unknown) => void};
+
 // The functions of the modules: their types are here, so that the page does not load them.
 // api.js
+type recordQuery = (split: string, record: number) => {side: number, split: string, record: number};
 type address = (path: string, query?: Query) => string;
 type mediaAddress = (path: string, query: Query) => string;
 type get = (path: string, query?: Query, signal?: AbortSignal) => Promise<any>;
@@ -128,22 +131,25 @@ type post = (path: string, body: object, signal?: AbortSignal) => Promise<any>;
 type getBytes = (path: string, query: Query, signal?: AbortSignal) => Promise<ArrayBuffer>;
 type getMask = (query: Query, signal?: AbortSignal) => Promise<MaskData>;
 // curation.js
-type openDialog = (title: string, ...children: (Node | null)[]) => HTMLDialogElement;
+type openDialog = (title: string, ...children: Node[]) => HTMLDialogElement;
 // dom.js
+type onceAFrame = <A extends any[]>(run: (...args: A) => void) => (...args: A) => void;
+type onResize = (element: Element, run: () => void, until: AbortSignal) => void;
+type clamp = (value: number, low: number, high: number) => number;
 type svg = (tag: string, props?: Props, ...children: (Child | Child[])[]) => SVGElement;
 type makeEvent = () => AnEvent<any[]>;
 type show = (element: Element, ...children: (Child | Child[])[]) => void;
 type printable = (text: unknown, limit?: number) => string;
+type bdi = (text: unknown, limit?: number, props?: Props) => HTMLElement;
 type plural = (n: number, noun: string, several?: string) => string;
 // facets.js
 type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Promise<void>};
-type setFilter = (column: string, filter: Filter | null, replace?: boolean) => void;
 // findings.js
 type mountTwins = (host: HTMLElement, twins: ({ key: RecordKey; side: number } | null)[], until: AbortSignal, differing: string[]) => Promise<void>;
 // gallery.js
 type mountRecords = (host: HTMLElement, until: AbortSignal, kind: "gallery" | "table") => View;
 // hex.js
-type mountHex = (host: HTMLElement, query: Query, until: AbortSignal) => void;
+type mountHex = (query: Query, until: AbortSignal) => HTMLElement;
 // keys.js
 type mountKeys = (view: () => View | null, focusQuery: () => void, views: string[]) => void;
 // masks.js
@@ -152,15 +158,26 @@ type makeSwatch = (id: number, patterns: boolean, ignore?: number | null) => HTM
 type countIds = ({ ids }: MaskData) => [number, number][];
 type pixelAt = (element: Element, width: number, height: number, { clientX, clientY }: { clientX: number; clientY: number }) => [number, number] | null;
 // media.js
-type mountAudio = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-type mountVideo = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-type mountTensor = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
+type mountAudio = (query: Query, feature: Feature, until: AbortSignal) => HTMLElement;
+type mountVideo = (query: Query, feature: Feature, until: AbortSignal) => HTMLElement;
+type mountTensor = (query: Query, feature: Feature, until: AbortSignal) => HTMLElement;
 // orientation.js
 type uprightSize = (orientation: number, width: number, height: number) => [number, number];
 type storedPixel = (orientation: number, width: number, height: number, x: number, y: number) => [number, number];
 type uprightBox = (orientation: number, [ymin, xmin, ymax, xmax]: number[]) => { left: number; top: number; width: number; height: number };
 type uprightMask = (mask: MaskData, orientation: number) => MaskData;
 // parts.js
+type makePager = (label: string, first: number, previous: number, next: number, total: number, text: string, turn: (first: number) => void) => HTMLElement;
+type makeFigure = (name: string, words: unknown[], style: string, ...children: (Child | Child[])[]) => HTMLElement;
+type makeCaption = (name: string, words: unknown[]) => HTMLElement;
+type foldedTable = (caption: string, heads: string[], rows: () => (string | number)[][]) => HTMLElement;
+type makeSubtabs = (label: string, tabs: any[][]) => HTMLElement;
+type makeRange = (label: string, min: number, max: number, step: number, value: number, props: Props) => HTMLInputElement;
+type makeSelect = (names: string[], value: string, onchange: (value: string) => void, props?: Props) => HTMLSelectElement;
+type makeForm = (submit: () => unknown, props: Props, ...children: (Child | Child[])[]) => HTMLFormElement;
+type listFacts = (facts: Record<string, unknown>) => HTMLElement | null;
+type selectBox = (split: string, record: number, props?: Props) => HTMLInputElement;
+type sideMore = (side: number) => Record<string, string>;
 type mountTitled = (host: HTMLElement, title: string, ...children: Child[]) => View;
 type showAnswer = (host: HTMLElement, until: AbortSignal, request: Promise<any>, draw: (answer: any) => void, title?: string) => Promise<void>;
 type makeScrollable = (label: string, child: Child, style?: string) => HTMLElement;
@@ -169,10 +186,14 @@ type makePairList = (items: (Child | Child[])[], chosen: number, first: number, 
 type recordLink = (split: string, record: number, text?: string | null, side?: number) => HTMLAnchorElement;
 type errorPanel = (error: unknown, title?: string) => HTMLDivElement;
 type faultPanel = (told: ServerError, title?: string) => HTMLDivElement;
-type copyButton = (text: string | (() => string), label?: string) => HTMLButtonElement;
-type emptyState = (title: string, ...children: (string | Node | null)[]) => HTMLDivElement;
-type makeTable = (caption: string, heads: (string | Node)[], rows: (string | number | Node | null)[][], style?: string) => HTMLTableElement;
-type pager = (first: number, size: number, total: number, show: (first: number) => void) => HTMLElement | null;
+type copyButton = (text: string, label?: string) => HTMLButtonElement;
+type emptyState = (title: string, text?: string | null, child?: Child) => HTMLElement;
+type makeTable = (caption: string, heads: (string | Node)[], rows: (Child | Child[])[][], style?: string) => HTMLTableElement;
+type pager = (first: number, size: number, total: number, more?: Record<string, string>) => HTMLElement | null;
+// preferences.js
+type recall = (storage: () => Storage, key: string, otherwise: any) => any;
+type keep = (storage: () => Storage, key: string, value: unknown) => void;
+type setPreference = <K extends keyof Preferences>(name: K, value: Preferences[K]) => void;
 // record.js
 type overlayTools = (hasMask: boolean, hasBoxes: boolean, until: AbortSignal) => HTMLDivElement;
 // selection.js
@@ -181,6 +202,7 @@ type selectMany = (records: RecordKey[], on: boolean) => void;
 // stage.js
 type makeBoxes = ({ boxes, labels, names }: Boxes, orientation: number, classes: string[] | null) => HTMLElement[];
 // state.js
+type setState = (more: Record<string, string>) => Partial<State>;
 type parseState = (search: string) => State;
 type go = (change: Partial<State>, { replace, quiet }?: { replace?: boolean; quiet?: boolean }) => void;
 type leaveRecord = (isNarrowed: boolean) => Partial<State>;

@@ -1,6 +1,8 @@
 // @ts-check
 // Class ids as colours: drawn on a canvas through a lookup table. The ids stay in memory; none is read from a canvas.
 
+import { h } from "./dom.js";
+
 // The colours of the reports (codec/preview.py); class 0 is usually the background and stays clear.
 const COLOURS = [
 	[230, 57, 70], [42, 157, 143], [244, 162, 97], [69, 123, 157], [233, 196, 106],
@@ -24,13 +26,8 @@ function isGap(pattern, x, y) {
 	return pattern === 4 && (x & 7) < 3;
 }
 
-const isLittleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
-
-function pack([red, green, blue] = [0, 0, 0], alpha = 255) {
-	return isLittleEndian
-		? ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0
-		: ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
-}
+// A pixel of a canvas, as the machine orders its bytes.
+const pack = (colour, alpha) => new Uint32Array(new Uint8Array([...colour, alpha]).buffer)[0];
 
 const MAX_KEPT_PIXELS = 1 << 23;
 /** @type {WeakMap<HTMLCanvasElement, ImageData>} what a canvas was drawn from: allocating it takes as long as filling it */
@@ -68,27 +65,19 @@ export function drawMask(canvas, { ids, width, height }, { ignore = null, hidden
 
 /** A swatch of a legend: the colour and the pattern of a class. @type {makeSwatch} */
 export function makeSwatch(id, patterns, ignore = null) {
-	const canvas = document.createElement("canvas");
-	canvas.className = "swatch";
-	canvas.setAttribute("aria-hidden", "true");
+	const canvas = h("canvas.swatch", { "aria-hidden": "true" });
 	drawMask(canvas, { ids: new Uint8Array(16 * 16).fill(Math.max(id, 0)), width: 16, height: 16 }, { patterns, ignore });
 	return canvas;
 }
 
 /** The ids of a mask and their numbers of pixels, most first. @type {countIds} */
 export function countIds({ ids }) {
+	/** @type {Map<number, number>} */
 	const counts = new Map();
-	let last = ids[0];
-	let run = 0;
-	for (let i = 0; i < ids.length; i += 1) {
-		if (ids[i] === last) run += 1;
-		else {
-			counts.set(last, (counts.get(last) ?? 0) + run);
-			last = ids[i];
-			run = 1;
-		}
+	for (let i = 0, start = 0; i < ids.length; start = i) {
+		while (i < ids.length && ids[i] === ids[start]) i += 1;
+		counts.set(ids[start], (counts.get(ids[start]) ?? 0) + i - start);
 	}
-	if (run) counts.set(last, (counts.get(last) ?? 0) + run);
 	return [...counts].sort((a, b) => b[1] - a[1]);
 }
 

@@ -3,22 +3,13 @@
 
 import { sideIndex } from "./api.js";
 import { makeEvent } from "./dom.js";
-
-/** @typedef {[string, number]} RecordKey split and number */
+import { keep, recall } from "./preferences.js";
 
 const KEY = `rekord.selection.${location.pathname}`;
 /** @type {Set<string>} */
-const selected = new Set(load());
+const selected = new Set(recall(() => sessionStorage, KEY, []));
 const changes = makeEvent();
 export const onSelection = changes.on;
-
-function load() {
-	try {
-		return JSON.parse(sessionStorage.getItem(KEY) ?? "[]");
-	} catch {
-		return [];
-	}
-}
 
 const name = (split, record) => `${sideIndex()}\n${split}\n${record}`;
 
@@ -55,10 +46,6 @@ export function clearSelection() {
 }
 
 function changed() {
-	try {
-		sessionStorage.setItem(KEY, JSON.stringify([...selected]));
-	} catch {
-		// Not kept over a reload.
-	}
+	keep(() => sessionStorage, KEY, [...selected]);
 	changes.emit();
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // An image with its masks and boxes on top, zoomed by wheel, drag and keys; several stages can share one zoom.
 
-import { h, onceAFrame, printable } from "./dom.js";
+import { clamp, h, hasModifier, onceAFrame, printable } from "./dom.js";
 import { classColour, countIds, drawMask, pixelAt } from "./masks.js";
 import { storedPixel, uprightBox, uprightMask, uprightSize } from "./orientation.js";
 import { onPreference, prefer } from "./preferences.js";
@@ -19,10 +19,10 @@ export class Zoom {
 	}
 
 	set(scale, x = this.x, y = this.y) {
-		this.scale = Math.max(1, Math.min(scale, MAX_ZOOM));
+		this.scale = clamp(scale, 1, MAX_ZOOM);
 		const half = 0.5 / this.scale;
-		this.x = Math.max(half, Math.min(x, 1 - half));
-		this.y = Math.max(half, Math.min(y, 1 - half));
+		this.x = clamp(x, half, 1 - half);
+		this.y = clamp(y, half, 1 - half);
 		for (const listener of this.listeners) listener();
 	}
 }
@@ -42,49 +42,39 @@ export class Stage {
 		this.hiddenIds = new Set();
 		/** @type {[number, number]} the pixel that the keyboard points at */
 		this.cursor = [Math.floor(this.width / 2), Math.floor(this.height / 2)];
-		this.image = h("img", { src, alt, draggable: "false", decoding: "async" });
-		this.image.addEventListener("error", () => this.element.classList.add("failed"));
+		this.image = h("img", { src, alt, draggable: "false", decoding: "async", onerror: () => this.element.classList.add("failed") });
 		this.layers = h("div.layers");
 		this.boxes = h("div.boxes");
 		this.mark = h("i.cursor", { hidden: true });
 		this.content = h("div.stage-content", this.image, this.layers, this.boxes, this.mark);
-		this.element = h(
-			"div.stage",
-			{
-				tabindex: "0",
-				role: "application",
-				"aria-label": `${alt}. Arrow keys read pixels, + and − zoom, 0 fits.`,
-			},
-			this.content,
-		);
-		this.element.style.aspectRatio = `${this.width} / ${this.height}`;
-		this.element.style.setProperty("--ratio", String(this.width / this.height));
+		const label = `${alt}. Arrow keys read pixels, + and − zoom, 0 fits.`;
+		const style = { "aspect-ratio": `${this.width} / ${this.height}`, "--ratio": this.width / this.height };
+		this.element = h("div.stage", { tabindex: "0", role: "application", label, style }, this.content);
 		zoom.listeners.push(() => this.place());
 		onPreference((changed) => changed === "patterns" && this.drawMasks(), until);
 		this.listen();
 	}
 
 	listen() {
-		const element = this.element;
-		element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+		const { element, zoom } = this;
+		/** @type {PointerEvent | null} */
 		let grabbed = null;
+		const read = onceAFrame((point) => this.onRead(this.read(pixelAt(this.content, this.width, this.height, point))));
+		const release = () => (grabbed = null);
+		element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
 		element.addEventListener("pointerdown", (event) => {
-			grabbed = { x: event.clientX, y: event.clientY };
+			grabbed = event;
 			element.setPointerCapture(event.pointerId);
 		});
-		element.addEventListener("pointerup", () => (grabbed = null));
-		element.addEventListener("pointercancel", () => (grabbed = null));
-		const read = onceAFrame((point) => {
-			this.onRead(this.read(pixelAt(this.content, this.width, this.height, point)));
-		});
+		element.addEventListener("pointerup", release);
+		element.addEventListener("pointercancel", release);
 		element.addEventListener("pointermove", (event) => {
-			if (grabbed && this.zoom.scale > 1) {
+			if (grabbed && zoom.scale > 1) {
 				const box = this.content.getBoundingClientRect();
-				const [dx, dy] = [event.clientX - grabbed.x, event.clientY - grabbed.y];
-				grabbed = { x: event.clientX, y: event.clientY };
-				this.zoom.set(this.zoom.scale, this.zoom.x - dx / box.width, this.zoom.y - dy / box.height);
+				zoom.set(zoom.scale, zoom.x - (event.clientX - grabbed.clientX) / box.width, zoom.y - (event.clientY - grabbed.clientY) / box.height);
+				grabbed = event;
 			}
-			read({ clientX: event.clientX, clientY: event.clientY });
+			read(event);
 		});
 		element.addEventListener("pointerleave", () => this.onRead(null));
 		element.addEventListener("keydown", (event) => this.key(event));
@@ -92,36 +82,33 @@ export class Stage {
 	}
 
 	wheel(event) {
+		const { zoom } = this;
 		// Without a modifier the wheel scrolls the page, unless the image is zoomed already.
-		if (!event.ctrlKey && !event.metaKey && this.zoom.scale === 1 && document.activeElement !== this.element) return;
+		if (!event.ctrlKey && !event.metaKey && zoom.scale === 1 && document.activeElement !== this.element) return;
 		event.preventDefault();
 		const box = this.content.getBoundingClientRect();
 		const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-		const scale = Math.max(1, Math.min(this.zoom.scale * Math.exp(-event.deltaY / 400), MAX_ZOOM));
-		const kept = this.zoom.scale / scale; // the point below the pointer stays where it is
-		this.zoom.set(scale, x + (this.zoom.x - x) * kept, y + (this.zoom.y - y) * kept);
+		const scale = clamp(zoom.scale * Math.exp(-event.deltaY / 400), 1, MAX_ZOOM);
+		const kept = zoom.scale / scale; // the point below the pointer stays where it is
+		zoom.set(scale, x + (zoom.x - x) * kept, y + (zoom.y - y) * kept);
 	}
 
 	key(event) {
-		if (event.ctrlKey || event.metaKey || event.altKey) return;
+		if (hasModifier(event)) return;
+		const { zoom, cursor, width, height } = this;
 		const step = event.shiftKey ? 10 : 1;
-		const moves = /** @type {Record<string, [number, number]>} */ ({
-			ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step],
-		});
-		if (event.key in moves) {
-			const [dx, dy] = moves[event.key];
-			this.pointAt(this.cursor[0] + dx, this.cursor[1] + dy);
-		} else if (event.key === "+" || event.key === "=") {
-			this.zoom.set(this.zoom.scale * 1.5, (this.cursor[0] + 0.5) / this.width, (this.cursor[1] + 0.5) / this.height);
-		} else if (event.key === "-") this.zoom.set(this.zoom.scale / 1.5);
-		else if (event.key === "0") this.zoom.set(1);
+		const move = Reflect.get({ ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }, event.key);
+		if (move) this.pointAt(cursor[0] + move[0], cursor[1] + move[1]);
+		else if (event.key === "+" || event.key === "=") zoom.set(zoom.scale * 1.5, (cursor[0] + 0.5) / width, (cursor[1] + 0.5) / height);
+		else if (event.key === "-") zoom.set(zoom.scale / 1.5);
+		else if (event.key === "0") zoom.set(1);
 		else return;
 		event.preventDefault();
 		event.stopPropagation();
 	}
 
 	pointAt(x, y) {
-		this.cursor = [Math.max(0, Math.min(x, this.width - 1)), Math.max(0, Math.min(y, this.height - 1))];
+		this.cursor = [clamp(x, 0, this.width - 1), clamp(y, 0, this.height - 1)];
 		this.mark.hidden = false;
 		this.mark.style.left = `${(100 * (this.cursor[0] + 0.5)) / this.width}%`;
 		this.mark.style.top = `${(100 * (this.cursor[1] + 0.5)) / this.height}%`;
@@ -138,7 +125,7 @@ export class Stage {
 			const id = data.ids[at[1] * data.width + at[0]];
 			return { feature, id, name: id === ignore ? "ignored" : (names?.[id] ?? null) };
 		});
-		return { x, y, ids, marks: [] };
+		return { x, y, ids };
 	}
 
 	addMask(feature, stored, names, ignore) {
@@ -171,8 +158,7 @@ export class Stage {
 		const { scale, x, y } = this.zoom;
 		this.content.style.transform = `scale(${scale}) translate(${100 * (0.5 / scale - x) }%, ${100 * (0.5 / scale - y)}%)`;
 		this.content.style.setProperty("--zoom", String(scale));
-		const isEnlarged = (this.element.clientWidth * scale) / this.width > 2;
-		this.image.classList.toggle("pixelated", isEnlarged);
+		this.image.classList.toggle("pixelated", (this.element.clientWidth * scale) / this.width > 2);
 	}
 }
 
@@ -180,16 +166,11 @@ export class Stage {
 export function makeBoxes({ boxes, labels, names }, orientation, classes) {
 	return boxes.map((box, i) => {
 		const { left, top, width, height } = uprightBox(orientation, box.map(Number));
-		const id = labels?.[i];
-		const name = names?.[i] ?? (id === undefined || id === null ? null : classes?.[id] ?? String(id));
-		const element = h("i.box", name === null ? null : h("b", printable(name, 60)));
-		const colour = classColour(id === undefined || id === null || id === 0 ? hash(name ?? "") : id);
-		element.style.left = `${100 * left}%`;
-		element.style.top = `${100 * top}%`;
-		element.style.width = `${100 * width}%`;
-		element.style.height = `${100 * height}%`;
-		element.style.setProperty("--colour", colour);
-		return element;
+		const id = labels?.[i] ?? null;
+		const name = names?.[i] ?? (id === null ? null : classes?.[id] ?? String(id));
+		const percent = (share) => `${100 * share}%`;
+		const style = { left: percent(left), top: percent(top), width: percent(width), height: percent(height), "--colour": classColour(id || hash(name ?? "")) };
+		return h("i.box", { style }, name === null ? null : h("b", printable(name, 60)));
 	});
 }
 
