@@ -112,6 +112,7 @@ def test_axe_finds_nothing_while_records_are_indexed(
     expect(page.locator(".empty h2" if not records else ".tile-link").first).to_be_visible()
     assert find_violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.unroute_all(behavior="ignoreErrors")
     page.context.close()
 
 

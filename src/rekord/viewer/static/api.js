@@ -34,7 +34,7 @@ export function address(path, query = {}) {
 	return `api/${path}${text && `?${text}`}`;
 }
 
-/** The address of a medium, which the browser may keep. @type {mediaAddress} */
+/** @type {mediaAddress} */
 export const mediaAddress = (path, query) => address(path, { ...query, v: session.stamp });
 
 /** @returns {Promise<Response>} */
@@ -81,7 +81,7 @@ export async function post(path, body, signal) {
 /** @type {getBytes} */
 export const getBytes = async (path, query, signal) => (await request(mediaAddress(path, query), { signal })).arrayBuffer();
 
-/** The class ids of a mask. @type {getMask} */
+/** @type {getMask} */
 export async function getMask(query, signal) {
 	const data = await getBytes("mask", query, signal);
 	const head = new DataView(data);
@@ -107,7 +107,7 @@ export function splitName() {
 
 export const splitStatus = () => status?.sides[sideIndex()]?.splits.find((split) => split.name === splitName()) ?? null;
 
-/** What names one record of the side that is shown. @type {recordQuery} */
+/** @type {recordQuery} */
 export const recordQuery = (split, record) => ({ side: sideIndex(), split, record });
 
 /** The records that the page shows: split, filters, SQL, order. @returns {Query} */

@@ -2,11 +2,10 @@
 // What to do with selected records: tags; and the file, command and Python that delete or relabel them.
 
 import { findColumn, get, getSession, isNarrowed, post, recordSet, side, sideIndex } from "./api.js";
-import { count, h, plural, printable, show } from "./dom.js";
+import { announce, count, h, notify, plural, printable, show } from "./dom.js";
 import { copyButton, errorPanel, faultPanel, makeForm, makeOptions, makeSelect } from "./parts.js";
 import { clearSelection, onSelection, selectedRecords, selectMany } from "./selection.js";
 import { go, setState } from "./state.js";
-import { announce, notify } from "./status.js";
 
 const MOST = 10_000;
 const SHOWN_CHARACTERS = 20_000;
@@ -40,7 +39,7 @@ export async function selectAll() {
 	if (total > records.length) notify(`The first ${count(records.length)} of ${count(total)} records are selected.`);
 }
 
-/** A dialog; Esc closes it, and the focus returns. @type {openDialog} */
+/** @type {openDialog} */
 export function openDialog(title, ...children) {
 	const before = document.activeElement;
 	const onclose = () => {

@@ -1,5 +1,5 @@
 // @ts-check
-// Elements of the page. Text from records only ever becomes a text node or an attribute that holds no code.
+// Elements of the page, and messages. Text from records only ever becomes a text node or an attribute that holds no code.
 
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "tabIndex"]);
@@ -18,7 +18,7 @@ export const h = (name, first, ...children) => {
 	return fill(element, hasProps ? first : {}, hasProps ? children : [first, ...children]);
 };
 
-/** An SVG element. @type {svg} */
+/** @type {svg} */
 export const svg = (tag, props = {}, ...children) => fill(document.createElementNS(SVG, tag), props, children);
 
 function fill(element, props, children) {
@@ -33,20 +33,20 @@ function fill(element, props, children) {
 	return element;
 }
 
-/** The children of an element, replaced. @type {show} */
+/** @type {show} */
 export function show(element, ...children) {
 	const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
 	element.replaceChildren(.../** @type {(Node | string)[]} */ (shown));
 }
 
-/** Text of a record as one line that cannot reorder or hide what is around it: unprintable characters as escapes. @type {printable} */
+/** @type {printable} */
 export function printable(text, limit = 400) {
 	const all = String(text);
 	const kept = all.length > limit ? `${all.slice(0, limit)}…` : all;
 	return kept.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, spellOut);
 }
 
-/** Such text in a direction of its own. @type {bdi} */
+/** @type {bdi} */
 export const bdi = (text, limit, props = {}) => h("bdi", props, printable(text, limit));
 
 /** A name that may break after its separators. @param {string} name @param {string | null} title */
@@ -83,10 +83,10 @@ export function number(value) {
 	return String(Number(value.toPrecision(5)));
 }
 
-/** A value, or the nearest limit. @type {clamp} */
+/** @type {clamp} */
 export const clamp = (value, low, high) => Math.max(low, Math.min(value, high));
 
-/** Listeners, and what calls them. @type {makeEvent} */
+/** @type {makeEvent} */
 export function makeEvent() {
 	const listeners = new Set();
 	return {
@@ -100,7 +100,7 @@ export function makeEvent() {
 	};
 }
 
-/** A function that runs once per frame at most, with its last arguments. @type {onceAFrame} */
+/** @type {onceAFrame} */
 export function onceAFrame(run) {
 	let next = null;
 	return (...args) => {
@@ -124,3 +124,25 @@ export function onResize(element, run, until) {
 
 /** @param {KeyboardEvent | MouseEvent} event */
 export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
+
+const spoken = h("div.hidden-visually", { role: "status", "aria-live": "polite" });
+const shown = h("div.toast", { hidden: true });
+let timer = 0;
+
+export function mountStatus() {
+	document.body.append(spoken, shown);
+}
+
+/** Tell a screen reader. @param {string} text */
+export function announce(text) {
+	spoken.textContent = text;
+}
+
+/** Tell everybody. @param {string} text */
+export function notify(text) {
+	announce(text);
+	shown.textContent = text;
+	shown.hidden = false;
+	clearTimeout(timer);
+	timer = setTimeout(() => (shown.hidden = true), 5000);
+}

@@ -2,16 +2,15 @@
 // Facets: bars of classes and histograms of numbers. Brushing computes the other charts from cumulative counts.
 
 import { ApiError, get, recordSet } from "./api.js";
-import { bdi, clamp, count, h, number, onceAFrame, plural, printable, show, svg } from "./dom.js";
+import { announce, bdi, clamp, count, h, number, onceAFrame, plural, printable, show, svg } from "./dom.js";
 import { foldedTable, makeRange } from "./parts.js";
 import { go, state } from "./state.js";
-import { announce } from "./status.js";
 
 const MOST_CLASSES = 12;
 
 const filterOf = (column) => state().filters.find((one) => one.feature === column);
 
-/** The panel of facets. @type {mountFacets} */
+/** @type {mountFacets} */
 export function mountFacets(host, until) {
 	const body = h("div.facet-list");
 	const total = h("p.facet-total", { role: "status" });

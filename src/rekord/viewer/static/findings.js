@@ -3,8 +3,8 @@
 
 import { get, getStatus, mediaAddress, onStatus, pollSoon, post, sideIndex } from "./api.js";
 import { bdi, breakable, count, h, plural, printable, show } from "./dom.js";
+import { Stage, Zoom } from "./images.js";
 import { doLine, emptyState, errorPanel, listFacts, makePairList, makeSubtabs, makeTable, mountTitled, pager, PAIRS, recordLink, showAnswer } from "./parts.js";
-import { Stage, Zoom } from "./stage.js";
 import { link, setState, state } from "./state.js";
 
 const PAGE = 50;
@@ -78,7 +78,7 @@ function renderFinding(finding) {
 	);
 }
 
-/** Records that are equal, in one split or in two. @type {Mount} */
+/** @type {Mount} */
 export function mountPairs(host, until) {
 	const { more } = state();
 	const isLeak = more.kind === "leak";
@@ -113,7 +113,7 @@ export function mountPairs(host, until) {
 	return handle;
 }
 
-/** Two records next to each other; their images zoom together. @type {mountTwins} */
+/** @type {mountTwins} */
 export async function mountTwins(host, twins, until, differing) {
 	const zoom = new Zoom();
 	const renderTwin = async (twin) => {

@@ -2,17 +2,14 @@
 // The gallery: images as tiles, with masks and boxes on top; and the table. Both show any number of records.
 
 import { findColumn, getMask, getStatus, isNarrowed, mediaAddress, onStatus, recordQuery, side, splitStatus } from "./api.js";
-import { bdi, bytes, clamp, count, h, hasModifier, onResize, plural, printable, show } from "./dom.js";
-import { drawMask } from "./masks.js";
-import { uprightMask, uprightSize } from "./orientation.js";
+import { announce, bdi, bytes, clamp, count, h, hasModifier, onResize, plural, printable, show } from "./dom.js";
+import { drawMask, makeBoxes, uprightMask, uprightSize } from "./images.js";
 import { classDot, emptyState, errorPanel, faultPanel, findingBadge, selectBox, stateBadge } from "./parts.js";
 import { onPreference, prefer } from "./preferences.js";
 import { PAGE, Rows } from "./rows.js";
 import { Scroller } from "./scroller.js";
 import { isSelected, onSelection } from "./selection.js";
-import { makeBoxes } from "./stage.js";
 import { go, link, recordState, state } from "./state.js";
-import { announce } from "./status.js";
 
 const CAPTION = 46;
 const ROW = 40;
@@ -27,7 +24,7 @@ export function imageColumn() {
 	return findColumn(overlays[0]?.image) ?? columns.find((one) => one.view === "image") ?? columns.find((one) => one.view === "mask") ?? null;
 }
 
-/** A view over all records that are shown: as tiles or as rows of a table. @type {mountRecords} */
+/** @type {mountRecords} */
 export function mountRecords(host, until, kind) {
 	const isGallery = kind === "gallery";
 	const list = isGallery ? h("ul.tiles", { label: "Records" }) : h("div.table-body", { role: "rowgroup" });

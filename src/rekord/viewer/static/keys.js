@@ -3,12 +3,11 @@
 
 import { isNarrowed } from "./api.js";
 import { openDialog } from "./curation.js";
-import { clamp, h, hasModifier } from "./dom.js";
+import { announce, clamp, h, hasModifier } from "./dom.js";
 import { makeForm } from "./parts.js";
 import { prefer, setPreference, switchTheme } from "./preferences.js";
 import { select } from "./selection.js";
 import { go, leaveRecord, state } from "./state.js";
-import { announce } from "./status.js";
 
 const HELP = {
 	"← → ↑ ↓": "move between records, or pixels of an image",

@@ -5,7 +5,7 @@ import { findColumn, getSession, getStatus, isNarrowed, onGone, onSession, onSta
 import { mountCompare } from "./compare.js";
 import { mountConfusion } from "./confusion.js";
 import { mountSelectionBar, selectAll } from "./curation.js";
-import { bdi, bytes, count, h, plural, printable, show } from "./dom.js";
+import { announce, bdi, bytes, count, h, mountStatus, plural, printable, show } from "./dom.js";
 import { mountFacets } from "./facets.js";
 import { mountFindings, mountPairs } from "./findings.js";
 import { imageColumn, mountRecords } from "./gallery.js";
@@ -16,7 +16,6 @@ import { apply, onPreference, prefer, setPreference, switchTheme } from "./prefe
 import { mountQuery } from "./query.js";
 import { mountRecord, overlayTools } from "./record.js";
 import { go, link, onState, state } from "./state.js";
-import { announce, mountStatus } from "./status.js";
 
 /** @type {[string, string, Mount, (() => boolean)?][]} name, title, and when there is such a view */
 const VIEWS = [

@@ -1,11 +1,11 @@
 // @ts-check
-// Sound, video and tensors of a record.
+// Sound, video, tensors and bytes of a record.
 
 import { ApiError, get, mediaAddress } from "./api.js";
-import { count, h, number, printable, show } from "./dom.js";
-import { foldedTable, makeFigure, makeRange, showAnswer } from "./parts.js";
+import { bytes, count, h, number, printable, show } from "./dom.js";
+import { foldedTable, makeFigure, makePager, makeRange, showAnswer } from "./parts.js";
 
-/** A player and the waveform, which seeks. @type {mountAudio} */
+/** @type {mountAudio} */
 export function mountAudio(query, { name, value }, until) {
 	const { format, rate, channels, seconds } = value.audio;
 	const player = h("audio", { controls: true, preload: "metadata", src: mediaAddress("audio", query), label: `Audio ${printable(name, 60)}` });
@@ -43,7 +43,7 @@ function drawWave(canvas, low, high) {
 	high.forEach((top, i) => context.fillRect(i * step, ((1 - top) / 2) * height, Math.max(step - 0.3, 0.7), Math.max(((top - low[i]) / 2) * height, 1)));
 }
 
-/** The browser's player, or frames that the server decodes. @type {mountVideo} */
+/** @type {mountVideo} */
 export function mountVideo(query, feature, until) {
 	const { format, width, height, frames } = feature.value.video;
 	const name = printable(feature.name, 60);
@@ -64,7 +64,7 @@ export function mountVideo(query, feature, until) {
 
 const STEPS = 8;
 
-/** A slice of a tensor as a heat map, with a table of its numbers. @type {mountTensor} */
+/** @type {mountTensor} */
 export function mountTensor(query, { name, value }, until) {
 	const body = h("div");
 	const slider = makeRange(`Slice of ${printable(name, 60)}`, 0, 0, 1, 0, { onchange: () => load(Number(slider.value)) });
@@ -109,3 +109,41 @@ function heat(share) {
 	const low = Math.min(Math.floor(at), HEAT.length - 2);
 	return HEAT[low].map((value, i) => Math.round(value + (at - low) * (HEAT[low + 1][i] - value)));
 }
+
+const PAGE = 1024;
+const WIDTH = 16;
+
+/** @type {mountHex} */
+export function mountHex(query, until) {
+	const body = h("div");
+	const page = (first) => void showAnswer(body, until, get("hex", { ...query, first, count: PAGE }, until), draw);
+
+	function draw({ offset, frame_bytes, first, hex, parts }) {
+		const style = (at) => {
+			const part = parts.find((one) => at >= one.first && at < one.first + one.bytes);
+			return { class: `hex-byte ${part ? `hex-${part.name.replaceAll(" ", "-")}` : ""}` };
+		};
+		const pairs = hex.match(/../g) ?? [];
+		const lines = Array.from({ length: Math.ceil(pairs.length / WIDTH) }, (_, i) => {
+			const at = first + i * WIDTH;
+			const line = pairs.slice(i * WIDTH, (i + 1) * WIDTH);
+			const text = line.map((pair) => letter(parseInt(pair, 16))).join("");
+			return h("div.hex-line", h("span.hex-offset", String(offset + at).padStart(10)), " ", line.map((pair, j) => h("span", style(at + j), `${pair} `)), h("span.hex-text", " ".repeat((WIDTH - line.length) * 3) + text));
+		});
+		const legend = parts.map((part) =>
+			h("li", h("span", style(part.first), part.name), ` ${count(part.bytes)} bytes at ${count(offset + part.first)}`, part.ok === false ? h("span.pill.alert", "does not match") : part.ok ? h("span.pill", "ok") : null),
+		);
+		const end = first + pairs.length;
+		show(
+			body,
+			h("p.soft.small", `Frame at byte ${count(offset)} of the file, ${bytes(frame_bytes)}. Left: the position in the file.`),
+			h("ul.hex-parts", legend),
+			h("pre.hex", { tabindex: "0", label: "Bytes in hexadecimal" }, lines),
+			makePager("Bytes", first, first - PAGE, end, frame_bytes, `bytes ${count(first)}–${count(end)} of ${count(frame_bytes)}`, page),
+		);
+	}
+
+	return h("section.panel", h("details", { ontoggle: () => body.childElementCount || page(0) }, h("summary", h("h3", "Bytes of the frame")), body));
+}
+
+const letter = (byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : "·");

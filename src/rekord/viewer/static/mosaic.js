@@ -2,13 +2,12 @@
 // The mosaic: up to 100,000 tiny tiles at once, that fill while they arrive and re-sort by class without a request.
 
 import { findColumn, getBytes, getSession, isNarrowed, onStatus, recordSet, side, splitStatus } from "./api.js";
-import { clamp, count, h, hasModifier, onceAFrame, onResize, plural, printable, show } from "./dom.js";
+import { announce, clamp, count, h, hasModifier, onceAFrame, onResize, plural, printable, show } from "./dom.js";
 import { imageColumn } from "./gallery.js";
-import { classColour } from "./masks.js";
+import { classColour } from "./images.js";
 import { emptyState, errorPanel, makeSelect, makeTable } from "./parts.js";
 import { onPreference } from "./preferences.js";
 import { go, recordState, state } from "./state.js";
-import { announce } from "./status.js";
 
 const BATCH = 512;
 const PARALLEL = 2;

@@ -2,23 +2,22 @@
 // Small parts that several views share: badges, notices, copying, links to records, and what a failure looks like.
 
 import { ApiError, getSession } from "./api.js";
-import { bdi, count, h, plural, printable, show } from "./dom.js";
-import { classColour } from "./masks.js";
+import { bdi, count, h, notify, plural, printable, show } from "./dom.js";
+import { classColour } from "./images.js";
 import { isSelected, select } from "./selection.js";
 import { goMore, link, linkMore, recordState } from "./state.js";
-import { notify } from "./status.js";
 
-/** The link to a record. @type {recordLink} */
+/** @type {recordLink} */
 export function recordLink(split, record, text = null, side = 0) {
 	const isOnly = getSession().sides[side]?.splits.length === 1;
 	const href = link({ ...recordState(split, record), more: sideMore(side), where: "", filters: [], sort: "" });
 	return h("a", { href }, text ?? (isOnly ? count(record) : `${split} ${count(record)}`));
 }
 
-/** What the URL keeps of a side. @type {sideMore} */
+/** @type {sideMore} */
 export const sideMore = (side) => (side ? { side: String(side) } : {});
 
-/** The box that selects a record. @type {selectBox} */
+/** @type {selectBox} */
 export function selectBox(split, record, props = {}) {
 	const box = h("input", { type: "checkbox", checked: isSelected(split, record), onchange: () => select(split, record, box.checked), ...props });
 	return box;
@@ -38,7 +37,7 @@ export const findingBadge = (findings) => (findings?.length ? h("span.pill.alert
 /** The colour of a class. @param {number | string} code */
 export const classDot = (code) => h("i.dot", { "aria-hidden": "true", style: { background: classColour(Number(code) + 1) } });
 
-/** An error of the server: what happened, and what to do. @type {errorPanel} */
+/** @type {errorPanel} */
 export function errorPanel(error, title = "This cannot be shown") {
 	if (error instanceof ApiError) return faultPanel(error.told, title);
 	return h("div.notice", { role: "alert" }, h("b", "No answer from the server."), h("p", "It may have been stopped. Run rekord view again."));
@@ -57,7 +56,7 @@ export function faultPanel(told, title = "This cannot be shown") {
 	);
 }
 
-/** Those of some facts that are known. @type {listFacts} */
+/** @type {listFacts} */
 export function listFacts(facts) {
 	const known = Object.entries(facts).filter(([, value]) => value);
 	return known.length ? h("dl", known.flatMap(([name, value]) => [h("dt", name), h("dd", printable(value))])) : null;
@@ -92,14 +91,14 @@ function copyByCommand(value) {
 	area.remove();
 }
 
-/** A view below its heading. @type {mountTitled} */
+/** @type {mountTitled} */
 export function mountTitled(host, title, ...children) {
 	const heading = h("h2.view-title", { tabindex: "-1" }, title);
 	show(host, heading, ...children);
 	return { focus: () => heading.focus(), current: () => null, jump() {}, total: () => null };
 }
 
-/** What an answer becomes, or why there is none. @type {showAnswer} */
+/** @type {showAnswer} */
 export async function showAnswer(host, until, request, draw, title) {
 	try {
 		const answer = await request;
@@ -109,13 +108,13 @@ export async function showAnswer(host, until, request, draw, title) {
 	}
 }
 
-/** A part that scrolls by itself, also by keyboard. @type {makeScrollable} */
+/** @type {makeScrollable} */
 export const makeScrollable = (label, child, style = "") => h(`div.scroll-x${style}`, { tabindex: "0", role: "region", label }, child);
 
-/** A form of which submitting is ours. @type {makeForm} */
+/** @type {makeForm} */
 export const makeForm = (submit, props, ...children) => h("form", { onsubmit: (event) => (event.preventDefault(), submit()), ...props }, ...children);
 
-/** The options of a select, or of a data list. @type {makeOptions} */
+/** @type {makeOptions} */
 export const makeOptions = (names) => names.map((name) => h("option", { value: name }, printable(name, 60)));
 
 /** @type {makeSelect} */
@@ -134,19 +133,19 @@ export function makeRange(label, min, max, step, value, props) {
 
 export const PAIRS = 100;
 
-/** Pairs of records, of which one is chosen. @type {makePairList} */
+/** @type {makePairList} */
 export function makePairList(items, chosen, first, total) {
 	const list = items.map((item, i) => h("li", h("a", { href: linkMore({ pair: String(i) }), "aria-current": i === chosen ? "true" : null }, item)));
 	return h("div", h("ul.pair-list", list), pager(first, PAIRS, total, { pair: "0" }));
 }
 
-/** Links to the kinds of something. @type {makeSubtabs} */
+/** @type {makeSubtabs} */
 export const makeSubtabs = (label, tabs) => h("nav.subtabs", { label }, tabs.map(([text, href, isOn]) => h("a", { href, "aria-current": isOn ? "true" : null }, text)));
 
-/** Nothing is to be seen. @type {emptyState} */
+/** @type {emptyState} */
 export const emptyState = (title, text = null, child = null) => h("div.empty", h("h2", title), text && h("p", text), child);
 
-/** A table of which the parts are given. @type {makeTable} */
+/** @type {makeTable} */
 export function makeTable(caption, heads, rows, style = "") {
 	const cell = (value, i) => (i === 0 ? h("th", { scope: "row" }, value) : value instanceof HTMLTableCellElement ? value : typeof value === "number" ? h("td.n", count(value)) : h("td", value));
 	return h(
@@ -158,19 +157,19 @@ export function makeTable(caption, heads, rows, style = "") {
 	);
 }
 
-/** A table that is made when it is opened. @type {foldedTable} */
+/** @type {foldedTable} */
 export function foldedTable(caption, heads, rows) {
 	const body = makeScrollable(caption, null, ".tall");
 	return h("details", { ontoggle: () => body.childElementCount || show(body, makeTable(caption, heads, rows(), "small-table")) }, h("summary", "Table"), body);
 }
 
-/** The name of a feature, and what it is. @type {makeCaption} */
+/** @type {makeCaption} */
 export const makeCaption = (name, words) => h("figcaption", bdi(name), " ", words.filter(Boolean).join(", "));
 
 /** @type {makeFigure} */
 export const makeFigure = (name, words, style, ...children) => h("figure", { class: style }, makeCaption(name, words), ...children);
 
-/** Buttons to earlier and later parts of a long list. @type {pager} */
+/** @type {pager} */
 export function pager(first, size, total, more = {}) {
 	if (total <= size && first === 0) return null;
 	const text = `${count(total ? first + 1 : 0)}–${count(Math.min(first + size, total))} of ${plural(total, "entry", "entries")}`;

@@ -15,7 +15,7 @@ const DEFAULTS = {
 };
 const KEY = "rekord.view";
 
-/** What the browser keeps. @type {recall} */
+/** @type {recall} */
 export function recall(storage, key, otherwise) {
 	try {
 		return JSON.parse(storage().getItem(key) ?? "null") ?? otherwise;

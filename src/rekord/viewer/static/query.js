@@ -2,10 +2,9 @@
 // SQL over the records, read-only.
 
 import { getSession, post, sideIndex, splitName } from "./api.js";
-import { bdi, h, number, plural, printable, show } from "./dom.js";
+import { announce, bdi, h, number, plural, printable, show } from "./dom.js";
 import { errorPanel, makeForm, makeScrollable, makeTable, mountTitled, recordLink } from "./parts.js";
 import { goMore, state } from "./state.js";
-import { announce } from "./status.js";
 
 /** @type {Mount} */
 export function mountQuery(host, until) {

@@ -2,17 +2,14 @@
 // One record: its image with overlays, every feature, its steps, and its bytes.
 
 import { ApiError, findColumn, get, getMask, getSession, isNarrowed, mediaAddress, recordQuery, side, splitName } from "./api.js";
-import { bdi, breakable, bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
+import { announce, bdi, breakable, bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
 import { imageColumn } from "./gallery.js";
-import { mountHex } from "./hex.js";
-import { makeSwatch, patternName } from "./masks.js";
-import { mountAudio, mountTensor, mountVideo } from "./media.js";
+import { makeSwatch, patternName, Stage } from "./images.js";
+import { mountAudio, mountHex, mountTensor, mountVideo } from "./media.js";
 import { classDot, errorPanel, faultPanel, findingBadge, makeCaption, makeFigure, makeRange, makeScrollable, makeTable, selectBox, stateBadge } from "./parts.js";
 import { onPreference, prefer, setPreference } from "./preferences.js";
 import { isSelected, onSelection } from "./selection.js";
-import { Stage } from "./stage.js";
 import { go, leaveRecord, link, recordState, state } from "./state.js";
-import { announce } from "./status.js";
 
 const MOST_STEPS = 500;
 const LONG_TEXT = 120;
@@ -219,7 +216,7 @@ export function mountRecord(host, until) {
 	};
 }
 
-/** Switches of the overlays. @type {overlayTools} */
+/** @type {overlayTools} */
 export function overlayTools(hasMask, hasBoxes, until) {
 	const element = h("div.overlay-tools", { role: "group", label: "Overlays" });
 	const toggle = (name, text) => h("label.check", h("input", { type: "checkbox", checked: prefer()[name], onchange: (event) => setPreference(name, event.target.checked) }), text);

@@ -62,7 +62,7 @@ export const onState = changes.on;
 
 export const state = () => current;
 
-/** Show something else. A step that Back should return to is pushed; scrolling is not. @type {go} */
+/** @type {go} */
 export function go(change, { replace = false, quiet = false } = {}) {
 	const before = current;
 	const url = link(change);
@@ -78,22 +78,22 @@ function setCurrent(next) {
 	if (next.view !== "record") lastView = next.view;
 }
 
-/** The state that leaves a record, for the view it was opened from. @type {leaveRecord} */
+/** @type {leaveRecord} */
 export const leaveRecord = (isNarrowed) => ({ view: lastView, record: null, at: isNarrowed ? current.at : current.record ?? 0 });
 
-/** The link to a changed state. @type {link} */
+/** @type {link} */
 export const link = (change) => formatState({ ...current, ...change });
 
-/** The link to a change of what one view keeps for itself. @type {linkMore} */
+/** @type {linkMore} */
 export const linkMore = (change) => link({ more: { ...current.more, ...change } });
 
 /** @type {goMore} */
 export const goMore = (change, how) => go({ more: { ...current.more, ...change } }, how);
 
-/** The state that opens one record. @type {recordState} */
+/** @type {recordState} */
 export const recordState = (split, record) => ({ view: "record", split, record, at: 0, more: {} });
 
-/** The state that shows the records of a finding, a cell or a tag. @type {setState} */
+/** @type {setState} */
 export const setState = (more) => ({ view: "gallery", record: null, filters: [], where: "", at: 0, more });
 
 addEventListener("popstate", () => {
