@@ -138,6 +138,8 @@ type getMask = (query: Query, signal?: AbortSignal) => Promise<MaskData>;
 /** A dialog; Esc closes it, and the focus returns. */
 type openDialog = (title: string, ...children: Node[]) => HTMLDialogElement;
 // dom.js
+/** A part of the page that the server has rendered. */
+type part = (id: string) => HTMLElement;
 /** A function that runs once per frame at most, with its last arguments. */
 type onceAFrame = <A extends any[]>(run: (...args: A) => void) => (...args: A) => void;
 type onResize = (element: Element, run: () => void, until: AbortSignal) => void;

@@ -125,24 +125,22 @@ export function onResize(element, run, until) {
 /** @param {KeyboardEvent | MouseEvent} event */
 export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
-const spoken = h("div.hidden-visually", { role: "status", "aria-live": "polite" });
-const shown = h("div.toast", { hidden: true });
-let timer = 0;
+/** @type {part} */
+export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
-export function mountStatus() {
-	document.body.append(spoken, shown);
-}
+let timer = 0;
 
 /** Tell a screen reader. @param {string} text */
 export function announce(text) {
-	spoken.textContent = text;
+	part("spoken").textContent = text;
 }
 
 /** Tell everybody. @param {string} text */
 export function notify(text) {
+	const toast = part("toast");
 	announce(text);
-	shown.textContent = text;
-	shown.hidden = false;
+	toast.textContent = text;
+	toast.hidden = false;
 	clearTimeout(timer);
-	timer = setTimeout(() => (shown.hidden = true), 5000);
+	timer = setTimeout(() => (toast.hidden = true), 5000);
 }

@@ -3,27 +3,11 @@
 
 import { isNarrowed } from "./api.js";
 import { openDialog } from "./curation.js";
-import { announce, clamp, h, hasModifier } from "./dom.js";
+import { announce, clamp, h, hasModifier, part } from "./dom.js";
 import { makeForm } from "./parts.js";
 import { prefer, setPreference, switchTheme } from "./preferences.js";
 import { select } from "./selection.js";
 import { go, leaveRecord, state } from "./state.js";
-
-const HELP = {
-	"← → ↑ ↓": "move between records, or pixels of an image",
-	"Enter": "open the record",
-	"Esc": "back to the records, or close a dialog",
-	"n  p": "next and previous record",
-	"/": "query box",
-	"g": "go to a record by its number",
-	"x": "select the record",
-	"m  b": "masks and boxes on or off",
-	"[  ]": "opacity of masks",
-	"+  −  0": "zoom an image",
-	"t": "light or dark",
-	"1 – 8": "views",
-	"?": "this list",
-};
 
 /** @type {mountKeys} */
 export function mountKeys(view, focusQuery, views) {
@@ -101,6 +85,5 @@ export function openJump(view) {
 
 export function openHelp() {
 	const box = h("input", { type: "checkbox", checked: prefer().keys, onchange: () => setPreference("keys", box.checked) });
-	const rows = Object.entries(HELP).flatMap(([keys, text]) => [h("dt", keys.split(/\s+/).map((one) => (one === "–" ? one : h("kbd", one)))), h("dd", text)]);
-	openDialog("Keyboard", h("dl.keys", rows), h("label.check", box, "Single keys are shortcuts"));
+	openDialog("Keyboard", /** @type {HTMLTemplateElement} */ (part("help")).content.cloneNode(true), h("label.check", box, "Single keys are shortcuts"));
 }

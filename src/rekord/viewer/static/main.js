@@ -5,7 +5,7 @@ import { findColumn, getSession, getStatus, isNarrowed, onGone, onSession, onSta
 import { mountCompare } from "./compare.js";
 import { mountConfusion } from "./confusion.js";
 import { mountSelectionBar, selectAll } from "./curation.js";
-import { announce, bdi, bytes, count, h, mountStatus, plural, printable, show } from "./dom.js";
+import { announce, bdi, bytes, count, h, part, plural, printable, show } from "./dom.js";
 import { mountFacets } from "./facets.js";
 import { mountFindings, mountPairs } from "./findings.js";
 import { imageColumn, mountRecords } from "./gallery.js";
@@ -31,15 +31,7 @@ const VIEWS = [
 const WITH_FACETS = ["gallery", "table", "mosaic"];
 const KEPT = ["side", "image"]; // what a change of the view keeps
 
-const app = /** @type {HTMLElement} */ (document.getElementById("app"));
-const banner = h("div.banner", { role: "alert", hidden: true });
-const head = h("header.top");
-const tabs = h("nav.tabs", { label: "Views" });
-const bar = h("section.toolbar", { label: "Records shown" });
-const facets = h("aside.facets", { label: "Filters" });
-const view = h("main.view", { id: "view", tabindex: "-1" });
-const body = h("div.body", facets, view);
-const selection = h("section.selection-bar", { label: "Selection", hidden: true });
+const [banner, bar, facets, view, body] = ["banner", "toolbar", "facets", "view", "body"].map(part);
 const queryBox = h("input.query", { type: "search", label: "SQL condition", spellcheck: "false", autocomplete: "off", placeholder: "SQL condition, such as label = 3" });
 let running = new AbortController();
 /** @type {ReturnType<typeof mountFacets> | null} */
@@ -68,17 +60,14 @@ function drawHead() {
 	const { splits, path, name } = side();
 	const switchTo = (index, split) => go({ split, more: sideMore(index), record: null, at: 0, filters: [], where: "", view: state().view === "record" ? "gallery" : state().view });
 	const choices = sides.map((one, i) => `${"AB"[i]}: ${one.name}`);
-	show(
-		head,
-		h("a.skip", { href: "#view" }, "Skip to the records"),
-		h("h1", h("span.brand", "rekord"), " ", sides.length > 1 ? makeSelect(choices, choices[sideIndex()], (chosen) => switchTo(choices.indexOf(chosen), null), { label: "Dataset" }) : bdi(name, 80, { title: printable(path) })),
-		splits.length > 1 ? makeSelect(splits.map((one) => one.name), splitName(), (split) => switchTo(sideIndex(), split), { label: "Split" }) : null,
-		h("p.state", { role: "status" }, renderState(splitStatus())),
-		h("div.head-buttons",
-			h("button.icon", { title: "Light or dark (t)", label: "Switch between light and dark", onclick: () => announce(`${switchTheme()} theme`) }, "◐"),
-			h("button.icon", { title: "Keyboard (?)", label: "Keyboard shortcuts", onclick: openHelp }, "?")),
-	);
+	const names = splits.map((one) => one.name);
+	const title = bdi(name, 80, { title: printable(path) });
+	show(part("dataset"), sides.length > 1 ? makeSelect(choices, choices[sideIndex()], (chosen) => switchTo(choices.indexOf(chosen), null), { label: "Dataset" }) : title);
+	show(part("splits"), names.length > 1 && makeSelect(names, splitName(), (split) => switchTo(sideIndex(), split), { label: "Split" }));
+	drawState();
 }
+
+const drawState = () => show(part("state"), renderState(splitStatus()));
 
 function renderState(status) {
 	if (!status) return [];
@@ -97,7 +86,7 @@ function renderState(status) {
 
 function drawTabs() {
 	const now = viewName();
-	show(tabs, VIEWS.filter(([, , , isThere]) => !isThere || isThere()).map(([name, text]) => {
+	show(part("tabs"), VIEWS.filter(([, , , isThere]) => !isThere || isThere()).map(([name, text]) => {
 		const more = keep(WITH_FACETS.includes(name) ? [...KEPT, ...SETS] : KEPT);
 		return h("a", { href: link({ view: name, record: null, at: 0, more }), "aria-current": now === name ? "page" : null }, text);
 	}));
@@ -203,8 +192,7 @@ onState((now, before) => {
 onSession(drawAll);
 onStatus(() => {
 	const key = JSON.stringify([splitStatus(), getStatus()?.check]);
-	const line = head.querySelector(".state");
-	if (key !== headKey && line) show(line, renderState(splitStatus()));
+	if (key !== headKey) drawState();
 	headKey = key;
 });
 onPreference((changed) => {
@@ -217,9 +205,9 @@ onGone((isGone) => {
 });
 
 apply();
-mountStatus();
-app.append(banner, head, tabs, bar, body, selection);
-mountSelectionBar(selection);
+part("theme").onclick = () => announce(`${switchTheme()} theme`);
+part("keys").onclick = openHelp;
+mountSelectionBar(part("selection"));
 drawAll();
 mountKeys(
 	() => current,
