@@ -74,11 +74,12 @@ type Facet = {
 };
 type RecordKey = [string, number];
 type View = {focus: () => void, current: () => {split: string, record: number} | null, jump: (index: number) => void, total: () => number | null, step?: (direction: 1 | -1) => void, toggle?: () => unknown};
+/** Records that are equal, in one split or in two. */
 type Mount = (host: HTMLElement, until: AbortSignal) => View | null;
 type Ids = Uint8Array | Uint16Array | Int32Array;
 type MaskData = {ids: Ids, width: number, height: number};
 type Batch = {px: number, first: number, count: number, view: DataView, pixels: Uint8Array};
-type Line = {top: number, label: string | null, code: number, tiles: number[]};
+type Line = {top: number, label: string | null, code: number | null, tiles: number[]};
 type Preferences = {theme: "auto" | "light" | "dark", masks: boolean, boxes: boolean, opacity: number, patterns: boolean, keys: boolean, tile: number};
 type Feature = Column & {stored: string | null, count: number, bytes: number, shape: number[] | null, dtype: string | null, value: any, error: ServerError | null};
 type ImageFacts = {format: string, width: number, height: number, orientation: number, state: string};
@@ -92,14 +93,14 @@ type ScrollerOptions = {
 };
 type Boxes = {boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null};
 type Overlay = {feature: string, data: MaskData, counts: [number, number][], names: string[] | null, ignore: number | null};
-type Reading = {x: number, y: number, marks: string[], ids: {feature: string, id: number, name: string | null}[]};
+type Reading = {x: number, y: number, ids: {feature: string, id: number, name: string | null}[]};
 type StageOptions = {
   src: string;
   alt: string;
   width: number;  // as stored, like the height
   height: number;
   orientation?: number;
-  zoom?: import("./static/stage.js").Zoom;
+  zoom?: import("./static/images.js").Zoom;
   onRead?: (reading: Reading | null) => void;
   until?: AbortSignal;
 };
@@ -119,100 +120,143 @@ type State = {
   more: Record<string, string>;  // what one view keeps for itself
 };
 
+type RowListeners = {onPage: (first: number, end: number) => void, onTotal: () => void, onError: (error: unknown) => void};
+
 // The functions of the modules: their types are here, so that the page does not load them.
-declare namespace Signature {
-  // api.js
-  type address = (path: string, query?: Query) => string;
-  type mediaAddress = (path: string, query: Query) => string;
-  type request = (url: string, options?: RequestInit) => Promise<Response>;
-  type get = (path: string, query?: Query, signal?: AbortSignal) => Promise<any>;
-  type post = (path: string, body: object, signal?: AbortSignal) => Promise<any>;
-  type getBytes = (path: string, query: Query, signal?: AbortSignal) => Promise<ArrayBuffer>;
-  type getMask = (query: Query, signal?: AbortSignal) => Promise<MaskData>;
-  type schedule = (milliseconds: number) => void;
-  // confusion.js
-  type draw = ({ classes, splits, matrix, records, note }: { classes: string[]; splits: string[]; matrix: number[][]; records: number; note: string | null }) => Child[];
-  // curation.js
-  type openDialog = (title: string, ...children: (Node | null)[]) => HTMLDialogElement;
-  type openTags = (records: RecordKey[]) => void;
-  type openCuration = (action: "delete" | "relabel", records: RecordKey[]) => void;
-  // dom.js
-  type svg = (tag: string, props?: Props, ...children: (Child | Child[])[]) => SVGElement;
-  type makeEvent = () => AnEvent<any[]>;
-  type show = (element: Element, ...children: (Child | Child[])[]) => void;
-  type printable = (text: unknown, limit?: number) => string;
-  type plural = (n: number, noun: string, several?: string) => string;
-  // facets.js
-  type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Promise<void>};
-  type sortFacets = (facets: Facets) => {charted: Facet[], same: Facet[], unique: Facet[]};
-  type listColumns = (title: string, columns: [string, string][]) => HTMLElement | null;
-  type setFilter = (column: string, filter: Filter | null, replace?: boolean) => void;
-  type header = (facet: Facet, isOn: boolean) => HTMLElement;
-  type makeBars = (facet: Facet, until: AbortSignal) => Chart;
-  type makeHistogram = (facet: Facet, brush: Brush) => Chart;
-  type toBins = (edges: number[], [low, high]: [number, number]) => [number, number];
-  type edgeText = (facet: Facet, at: number, isLow: boolean) => string;
-  // findings.js
-  type mountTwins = (host: HTMLElement, twins: ({ key: RecordKey; side: number } | null)[], until: AbortSignal, differing: string[]) => Promise<void>;
-  // gallery.js
-  type mountRecords = (host: HTMLElement, until: AbortSignal, kind: "gallery" | "table") => View;
-  // hex.js
-  type mountHex = (host: HTMLElement, query: Query, until: AbortSignal) => void;
-  type className = (at: number, parts: { name: string; first: number; bytes: number }[]) => string;
-  // keys.js
-  type mountKeys = (view: () => View | null, focusQuery: () => void, views: string[]) => void;
-  type isTyping = (target: EventTarget | null) => boolean;
-  // main.js
-  type stateOf = (status: SplitStatus | null) => (string | HTMLElement)[];
-  // masks.js
-  type isGap = (pattern: number, x: number, y: number) => boolean;
-  type pack = ([red, green, blue]: number[], alpha: number) => number;
-  type drawMask = (canvas: HTMLCanvasElement, { ids, width, height }: MaskData, { ignore, hidden, patterns }?: { ignore?: number | null; hidden?: ReadonlySet<number>; patterns?: boolean }) => void;
-  type makeSwatch = (id: number, patterns: boolean, ignore?: number | null) => HTMLCanvasElement;
-  type countIds = ({ ids }: MaskData) => [number, number][];
-  type pixelAt = (element: Element, width: number, height: number, { clientX, clientY }: { clientX: number; clientY: number }) => [number, number] | null;
-  // media.js
-  type mountAudio = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-  type drawWave = (canvas: HTMLCanvasElement, low: number[], high: number[]) => void;
-  type mountVideo = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-  type mountTensor = (host: HTMLElement, query: Query, feature: Feature, until: AbortSignal) => void;
-  type drawHeat = ({ grid, min, max }: { grid: (number | string | null)[][]; min: number; max: number; dtype: string }) => HTMLCanvasElement;
-  type scale = ({ min, max, mean, exact }: { min: number; max: number; mean: number; exact: boolean }) => HTMLParagraphElement;
-  type behind = ({ grid }: { grid: (number | string | null)[][] }) => HTMLDetailsElement;
-  // orientation.js
-  type turn = (orientation: number) => number[];
-  type uprightSize = (orientation: number, width: number, height: number) => [number, number];
-  type storedPixel = (orientation: number, width: number, height: number, x: number, y: number) => [number, number];
-  type uprightBox = (orientation: number, [ymin, xmin, ymax, xmax]: number[]) => { left: number; top: number; width: number; height: number };
-  type uprightPoint = (orientation: number, x: number, y: number) => number[];
-  type uprightMask = (mask: MaskData, orientation: number) => MaskData;
-  // parts.js
-  type mountTitled = (host: HTMLElement, title: string, ...children: Child[]) => View;
-  type showAnswer = (host: HTMLElement, until: AbortSignal, request: Promise<any>, draw: (answer: any) => void, title?: string) => Promise<void>;
-  type makeScrollable = (label: string, child: Child, style?: string) => HTMLElement;
-  type makeOptions = (names: string[]) => HTMLElement[];
-  type makePairList = (items: (Child | Child[])[], chosen: number, first: number, total: number) => HTMLElement;
-  type recordLink = (split: string, record: number, text?: string | null, side?: number) => HTMLAnchorElement;
-  type errorPanel = (error: unknown, title?: string) => HTMLDivElement;
-  type faultPanel = (told: ServerError, title?: string) => HTMLDivElement;
-  type copyButton = (text: string | (() => string), label?: string) => HTMLButtonElement;
-  type emptyState = (title: string, ...children: (string | Node | null)[]) => HTMLDivElement;
-  type makeTable = (caption: string, heads: (string | Node)[], rows: (string | number | Node | null)[][], style?: string) => HTMLTableElement;
-  type pager = (first: number, size: number, total: number, show: (first: number) => void) => HTMLElement | null;
-  // preferences.js
-  // record.js
-  type overlayTools = (hasMask: boolean, hasBoxes: boolean, until: AbortSignal) => HTMLDivElement;
-  // selection.js
-  type select = (split: string, record: number, on?: boolean) => boolean;
-  type selectMany = (records: RecordKey[], on: boolean) => void;
-  // stage.js
-  type makeBoxes = ({ boxes, labels, names }: Boxes, orientation: number, classes: string[] | null) => HTMLElement[];
-  // state.js
-  type parseState = (search: string) => State;
-  type go = (change: Partial<State>, { replace, quiet }?: { replace?: boolean; quiet?: boolean }) => void;
-  type leaveRecord = (isNarrowed: boolean) => Partial<State>;
-  type link = (change: Partial<State>) => string;
-  type linkMore = (change: Record<string, string>) => string;
-  type goMore = (change: Record<string, string>, how?: { replace?: boolean; quiet?: boolean }) => void;
-  type recordState = (split: string, record: number) => Partial<State>;
-}
+// api.js
+/** What names one record of the side that is shown. */
+type recordQuery = (split: string, record: number) => {side: number, split: string, record: number};
+type address = (path: string, query?: Query) => string;
+/** The address of a medium, which the browser may keep. */
+type mediaAddress = (path: string, query: Query) => string;
+type get = (path: string, query?: Query, signal?: AbortSignal) => Promise<any>;
+type post = (path: string, body: object, signal?: AbortSignal) => Promise<any>;
+type getBytes = (path: string, query: Query, signal?: AbortSignal) => Promise<ArrayBuffer>;
+/** The class ids of a mask. */
+type getMask = (query: Query, signal?: AbortSignal) => Promise<MaskData>;
+// curation.js
+/** A dialog; Esc closes it, and the focus returns. */
+type openDialog = (title: string, ...children: Node[]) => HTMLDialogElement;
+// dom.js
+/** A part of the page that the server has rendered. */
+type part = (id: string) => HTMLElement;
+/** A function that runs once per frame at most, with its last arguments. */
+type onceAFrame = <A extends any[]>(run: (...args: A) => void) => (...args: A) => void;
+type onResize = (element: Element, run: () => void, until: AbortSignal) => void;
+/** A value, or the nearest limit. */
+type clamp = (value: number, low: number, high: number) => number;
+/** An SVG element. */
+type svg = (tag: string, props?: Props, ...children: (Child | Child[])[]) => SVGElement;
+/** Listeners, and what calls them. */
+type makeEvent = () => AnEvent<any[]>;
+/** The children of an element, replaced. */
+type show = (element: Element, ...children: (Child | Child[])[]) => void;
+/** Text of a record as one line that cannot reorder or hide what is around it: unprintable characters as escapes. */
+type printable = (text: unknown, limit?: number) => string;
+/** Such text in a direction of its own. */
+type bdi = (text: unknown, limit?: number, props?: Props) => HTMLElement;
+type plural = (n: number, noun: string, several?: string) => string;
+// facets.js
+/** The panel of facets. */
+type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Promise<void>};
+// findings.js
+/** Two records next to each other; their images zoom together. */
+type mountTwins = (host: HTMLElement, twins: ({ key: RecordKey; side: number } | null)[], until: AbortSignal, differing: string[]) => Promise<void>;
+// gallery.js
+/** A view over all records that are shown: as tiles or as rows of a table. */
+type mountRecords = (host: HTMLElement, until: AbortSignal, kind: "gallery" | "table") => View;
+type mountHex = (query: Query, until: AbortSignal) => HTMLElement;
+// keys.js
+type mountKeys = (view: () => View | null, focusQuery: () => void, views: string[]) => void;
+// images.js
+/** Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again. */
+type drawMask = (canvas: HTMLCanvasElement, { ids, width, height }: MaskData, { ignore, hidden, patterns }?: { ignore?: number | null; hidden?: ReadonlySet<number>; patterns?: boolean }) => void;
+/** A swatch of a legend: the colour and the pattern of a class. */
+type makeSwatch = (id: number, patterns: boolean, ignore?: number | null) => HTMLCanvasElement;
+/** The ids of a mask and their numbers of pixels, most first. */
+type countIds = ({ ids }: MaskData) => [number, number][];
+/** The pixel of an image below a point of an element that shows it with `object-fit: contain`. */
+type pixelAt = (element: Element, width: number, height: number, { clientX, clientY }: { clientX: number; clientY: number }) => [number, number] | null;
+// media.js
+/** A player and the waveform, which seeks. */
+type mountAudio = (query: Query, feature: Feature, until: AbortSignal) => HTMLElement;
+/** The browser's player, or frames that the server decodes. */
+type mountVideo = (query: Query, feature: Feature, until: AbortSignal) => HTMLElement;
+/** A slice of a tensor as a heat map, with a table of its numbers. */
+type mountTensor = (query: Query, feature: Feature, until: AbortSignal) => HTMLElement;
+type uprightSize = (orientation: number, width: number, height: number) => [number, number];
+/** The stored pixel that is shown at an upright one. */
+type storedPixel = (orientation: number, width: number, height: number, x: number, y: number) => [number, number];
+/** A box in fractions of the stored image [ymin, xmin, ymax, xmax], as left, top, width and height of the upright one. */
+type uprightBox = (orientation: number, [ymin, xmin, ymax, xmax]: number[]) => { left: number; top: number; width: number; height: number };
+/** A mask turned upright. */
+type uprightMask = (mask: MaskData, orientation: number) => MaskData;
+// parts.js
+type makePager = (label: string, first: number, previous: number, next: number, total: number, text: string, turn: (first: number) => void) => HTMLElement;
+type makeFigure = (name: string, words: unknown[], style: string, ...children: (Child | Child[])[]) => HTMLElement;
+/** The name of a feature, and what it is. */
+type makeCaption = (name: string, words: unknown[]) => HTMLElement;
+/** A table that is made when it is opened. */
+type foldedTable = (caption: string, heads: string[], rows: () => (string | number)[][]) => HTMLElement;
+/** Links to the kinds of something. */
+type makeSubtabs = (label: string, tabs: any[][]) => HTMLElement;
+type makeRange = (label: string, min: number, max: number, step: number, value: number, props: Props) => HTMLInputElement;
+type makeSelect = (names: string[], value: string, onchange: (value: string) => void, props?: Props) => HTMLSelectElement;
+/** A form of which submitting is ours. */
+type makeForm = (submit: () => unknown, props: Props, ...children: (Child | Child[])[]) => HTMLFormElement;
+/** Those of some facts that are known. */
+type listFacts = (facts: Record<string, unknown>) => HTMLElement | null;
+/** The box that selects a record. */
+type selectBox = (split: string, record: number, props?: Props) => HTMLInputElement;
+/** What the URL keeps of a side. */
+type sideMore = (side: number) => Record<string, string>;
+/** A view below its heading. */
+type mountTitled = (host: HTMLElement, title: string, ...children: Child[]) => View;
+/** What an answer becomes, or why there is none. */
+type showAnswer = (host: HTMLElement, until: AbortSignal, request: Promise<any>, draw: (answer: any) => void, title?: string) => Promise<void>;
+/** A part that scrolls by itself, also by keyboard. */
+type makeScrollable = (label: string, child: Child, style?: string) => HTMLElement;
+/** The options of a select, or of a data list. */
+type makeOptions = (names: string[]) => HTMLElement[];
+/** Pairs of records, of which one is chosen. */
+type makePairList = (items: (Child | Child[])[], chosen: number, first: number, total: number) => HTMLElement;
+/** The link to a record. */
+type recordLink = (split: string, record: number, text?: string | null, side?: number) => HTMLAnchorElement;
+/** An error of the server: what happened, and what to do. */
+type errorPanel = (error: unknown, title?: string) => HTMLDivElement;
+type faultPanel = (told: ServerError, title?: string) => HTMLDivElement;
+type copyButton = (text: string, label?: string) => HTMLButtonElement;
+/** Nothing is to be seen. */
+type emptyState = (title: string, text?: string | null, child?: Child) => HTMLElement;
+/** A table of which the parts are given. */
+type makeTable = (caption: string, heads: (string | Node)[], rows: (Child | Child[])[][], style?: string) => HTMLTableElement;
+/** Buttons to earlier and later parts of a long list. */
+type pager = (first: number, size: number, total: number, more?: Record<string, string>) => HTMLElement | null;
+// preferences.js
+/** What the browser keeps. */
+type recall = (storage: () => Storage, key: string, otherwise: any) => any;
+type keep = (storage: () => Storage, key: string, value: unknown) => void;
+type setPreference = <K extends keyof Preferences>(name: K, value: Preferences[K]) => void;
+// record.js
+/** Switches of the overlays. */
+type overlayTools = (hasMask: boolean, hasBoxes: boolean, until: AbortSignal) => HTMLDivElement;
+// selection.js
+type select = (split: string, record: number, on?: boolean) => boolean;
+type selectMany = (records: RecordKey[], on: boolean) => void;
+/** Boxes with the names of their classes, placed in fractions of the upright image. */
+type makeBoxes = ({ boxes, labels, names }: Boxes, orientation: number, classes: string[] | null) => HTMLElement[];
+// state.js
+/** The state that shows the records of a finding, a cell or a tag. */
+type setState = (more: Record<string, string>) => Partial<State>;
+type parseState = (search: string) => State;
+/** Show something else. A step that Back should return to is pushed; scrolling is not. */
+type go = (change: Partial<State>, { replace, quiet }?: { replace?: boolean; quiet?: boolean }) => void;
+/** The state that leaves a record, for the view it was opened from. */
+type leaveRecord = (isNarrowed: boolean) => Partial<State>;
+/** The link to a changed state. */
+type link = (change: Partial<State>) => string;
+/** The link to a change of what one view keeps for itself. */
+type linkMore = (change: Record<string, string>) => string;
+type goMore = (change: Record<string, string>, how?: { replace?: boolean; quiet?: boolean }) => void;
+/** The state that opens one record. */
+type recordState = (split: string, record: number) => Partial<State>;

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from viewer_data import write_predictions
 from viewer_process import RunningViewer, open_page, run_viewer
 
 Served: TypeAlias = tuple[Path, RunningViewer]
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-SIZES = [("light", 1280), ("dark", 1280), ("light", 390)]
+SIZES = [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)]
 
 
 def find_violations(page: Page) -> list[str]:
@@ -76,6 +76,7 @@ def test_axe_finds_nothing_in_findings_pairs_and_damage(
     places = [
         (damaged, "?view=findings", ".finding"),
         (damaged, "?view=record&record=25", ".notice"),
+        (damaged, "?view=table&at=20", ".table-row .pill.alert"),
         (leak, "?view=pairs&kind=leak", ".twin .stage"),
         (leak, "?view=pairs", ".empty"),
         (hostile, "?view=record&record=0", "table.features"),
@@ -84,6 +85,51 @@ def test_axe_finds_nothing_in_findings_pairs_and_damage(
         page, _ = open_page(browser, viewer.url + query, theme=theme, width=width)
         expect(page.locator(shown).first).to_be_visible()
         assert find_violations(page) == [], query
+        page.context.close()
+
+
+@pytest.mark.parametrize(("theme", "width"), SIZES)
+@pytest.mark.parametrize("records", [0, 5])
+def test_axe_finds_nothing_while_records_are_indexed(
+    browser: Browser, masks: Served, theme: str, width: int, records: int
+) -> None:
+    """The server answers as it does early on; the state lasts as long as the test needs it."""
+
+    def answer_early(route: Route) -> None:
+        response = route.fetch()
+        document = response.json()
+        if "sides" in document:
+            document["busy"] = True
+            document["sides"][0]["splits"][0] |= {"records": records, "complete": False, "state": "indexing"}
+        elif "rows" in document:
+            document |= {"rows": document["rows"][:records], "total": records, "complete": False}
+        route.fulfill(response=response, json=document)
+
+    page, _ = open_page(browser, "about:blank", theme=theme, width=width)
+    page.route(re.compile("/api/(status|rows)"), answer_early)
+    page.goto(masks[1].url)
+    expect(page.locator(".state progress")).to_be_visible()
+    expect(page.locator(".empty h2" if not records else ".tile-link").first).to_be_visible()
+    assert find_violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.unroute_all(behavior="ignoreErrors")
+    page.context.close()
+
+
+@pytest.mark.parametrize(("theme", "width"), SIZES)
+def test_axe_finds_nothing_after_the_server_is_gone(
+    browser: Browser, masks: Served, cache: Path, theme: str, width: int
+) -> None:
+    with run_viewer(masks[0], cache=cache) as viewer:
+        page, _ = open_page(browser, viewer.url, theme=theme, width=width)
+        expect(page.locator(".tile-link").first).to_be_visible()
+        viewer.process.kill()
+        viewer.process.wait()
+        page.locator(".tabs a", has_text="Findings").click()
+        expect(page.locator(".banner")).to_be_visible()
+        expect(page.locator(".view .notice")).to_be_visible()
+        assert find_violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.context.close()
 
 

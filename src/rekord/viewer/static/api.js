@@ -27,22 +27,17 @@ export const onSession = sessions.on;
 export const onGone = gone.on;
 export const onStatus = polled.on;
 
-/** @type {Signature.address} */
+/** @type {address} */
 export function address(path, query = {}) {
-	const search = new URLSearchParams();
-	for (const [name, value] of Object.entries(query)) {
-		if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
-	}
-	const text = search.toString();
-	return `api/${path}${text ? `?${text}` : ""}`;
+	const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+	const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+	return `api/${path}${text && `?${text}`}`;
 }
 
-/** The address of a medium, which the browser may keep. @type {Signature.mediaAddress} */
-export function mediaAddress(path, query) {
-	return address(path, { ...query, v: session.stamp });
-}
+/** @type {mediaAddress} */
+export const mediaAddress = (path, query) => address(path, { ...query, v: session.stamp });
 
-/** @type {Signature.request} */
+/** @returns {Promise<Response>} */
 async function request(url, options) {
 	let answer;
 	try {
@@ -53,6 +48,11 @@ async function request(url, options) {
 	}
 	setGone(false);
 	if (answer.ok) return answer;
+	if (answer.headers.has("retry-after")) {
+		// What is asked for is not indexed yet.
+		await new Promise((done) => setTimeout(done, 500));
+		return request(url, options);
+	}
 	let told = { error: "Error", code: null, what: `the server answered ${answer.status}` };
 	try {
 		told = (await answer.json()).error ?? told;
@@ -62,7 +62,6 @@ async function request(url, options) {
 	throw new ApiError(answer.status, told);
 }
 
-/** @param {boolean} now */
 function setGone(now) {
 	if (now === isGone) return;
 	isGone = now;
@@ -70,94 +69,87 @@ function setGone(now) {
 	if (now) schedule(1000);
 }
 
-/** @type {Signature.get} */
-export async function get(path, query, signal) {
-	return (await request(address(path, query), { signal })).json();
-}
+/** @type {get} */
+export const get = async (path, query, signal) => (await request(address(path, query), { signal })).json();
 
-/** @type {Signature.post} */
+/** @type {post} */
 export async function post(path, body, signal) {
 	const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
 	return (await request(`api/${path}`, options)).json();
 }
 
-/** @type {Signature.getBytes} */
-export async function getBytes(path, query, signal) {
-	return (await request(mediaAddress(path, query), { signal })).arrayBuffer();
-}
+/** @type {getBytes} */
+export const getBytes = async (path, query, signal) => (await request(mediaAddress(path, query), { signal })).arrayBuffer();
 
-/** The class ids of a mask. @type {Signature.getMask} */
+/** @type {getMask} */
 export async function getMask(query, signal) {
 	const data = await getBytes("mask", query, signal);
 	const head = new DataView(data);
 	const [width, height, size] = [4, 8, 12].map((at) => head.getUint32(at, true));
-	const body = data.slice(16);
-	const ids = size === 1 ? new Uint8Array(body) : size === 2 ? new Uint16Array(body) : new Int32Array(body);
-	return { ids, width, height };
+	const Numbers = size === 1 ? Uint8Array : size === 2 ? Uint16Array : Int32Array;
+	return { ids: new Numbers(data.slice(16)), width, height };
 }
 
 /** @returns {number} the side that the page shows */
-export function sideIndex() {
-	return Math.min(Number(state().more.side ?? 0) || 0, session.sides.length - 1);
-}
+export const sideIndex = () => Math.min(Number(state().more.side ?? 0) || 0, session.sides.length - 1);
 
 export const side = () => session.sides[sideIndex()];
 
+/** @param {string | undefined | null} name @returns {Column | null} */
+export const findColumn = (name) => side().columns.find((one) => one.name === name) ?? null;
+
 /** The split that the page shows. */
 export function splitName() {
-	const wanted = state().split;
-	return side().splits.some((split) => split.name === wanted) ? /** @type {string} */ (wanted) : side().splits[0]?.name ?? "";
+	const names = side().splits.map((split) => split.name);
+	const wanted = state().split ?? "";
+	return names.includes(wanted) ? wanted : names[0] ?? "";
 }
 
-export function splitStatus() {
-	return status?.sides[sideIndex()]?.splits.find((split) => split.name === splitName()) ?? null;
-}
+export const splitStatus = () => status?.sides[sideIndex()]?.splits.find((split) => split.name === splitName()) ?? null;
+
+/** @type {recordQuery} */
+export const recordQuery = (split, record) => ({ side: sideIndex(), split, record });
 
 /** The records that the page shows: split, filters, SQL, order. @returns {Query} */
 export function recordSet() {
-	const now = state();
+	const { filters, where, sort, more } = state();
 	/** @type {Record<string, object>} */
 	const filter = {};
-	for (const { feature, values, range } of now.filters) {
+	for (const { feature, values, range } of filters) {
 		if (range) filter[feature] = { range };
 		else if (values?.length) {
 			// Classes and numbers are filtered by code, texts by themselves: their codes change while records are counted.
-			const isText = ["text", "bytes", "list"].includes(side().columns.find((one) => one.name === feature)?.view ?? "");
+			const isText = ["text", "bytes", "list"].includes(findColumn(feature)?.view ?? "");
 			filter[feature] = { in: isText ? values : values.map(Number) };
 		}
 	}
-	return {
-		side: sideIndex() || null,
-		split: splitName(),
-		filter: now.filters.length ? JSON.stringify(filter) : null,
-		sql: now.where || null,
-		finding: now.more.finding,
-		cell: now.more.cell,
-		tag: now.more.tag,
-		order: now.sort || null,
-	};
+	const { finding, cell, tag } = more;
+	return { side: sideIndex(), split: splitName(), filter: filters.length ? JSON.stringify(filter) : null, sql: where, finding, cell, tag, order: sort };
 }
+
+/** Parts of the URL's `more` that choose records. */
+export const SETS = ["finding", "cell", "tag"];
 
 /** Whether the page shows a part of the split only. */
 export function isNarrowed() {
-	const now = state();
-	return Boolean(now.filters.length || now.where || now.more.finding || now.more.cell || now.more.tag);
+	const { filters, where, more } = state();
+	return Boolean(filters.length || where || SETS.some((name) => more[name]));
 }
 
 let timer = 0;
 
-/** @type {Signature.schedule} */
 function schedule(milliseconds) {
 	clearTimeout(timer);
-	timer = setTimeout(poll, milliseconds);
+	timer = setTimeout(watchStatus, milliseconds);
 }
 
-async function poll() {
+const isPending = (now) => now.sides.some((one) => one.schema_pending);
+
+export async function watchStatus() {
 	try {
-		const before = status;
+		const wasPending = status ? isPending(status) : session.schema_pending;
 		status = /** @type {Status} */ (await get("status"));
-		const wasPending = before?.sides.some((one) => one.schema_pending) ?? session.schema_pending;
-		if (wasPending && !status.sides.some((one) => one.schema_pending)) {
+		if (wasPending && !isPending(status)) {
 			session = await get("session");
 			sessions.emit();
 		}
@@ -168,11 +160,5 @@ async function poll() {
 	}
 }
 
-export function watchStatus() {
-	void poll();
-}
-
 /** Ask for the status now, because something has begun. */
-export function pollSoon() {
-	schedule(50);
-}
+export const pollSoon = () => schedule(50);

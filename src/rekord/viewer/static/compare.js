@@ -2,12 +2,14 @@
 // Two datasets by key: what is the same, what changed, and what only one of them has.
 
 import { get, getSession } from "./api.js";
-import { count, h, printable, show } from "./dom.js";
+import { bdi, count, h, printable, show } from "./dom.js";
 import { mountTwins } from "./findings.js";
-import { emptyState, faultPanel, makeOptions, makePairList, mountTitled, PAIRS, showAnswer } from "./parts.js";
+import { emptyState, faultPanel, makePairList, makeSelect, makeSubtabs, mountTitled, PAIRS, showAnswer } from "./parts.js";
 import { goMore, linkMore, state } from "./state.js";
 
-const KINDS = /** @type {const} */ ([["changed", "Changed"], ["left", "Only in A"], ["right", "Only in B"], ["all", "All"]]);
+const KINDS = { changed: "Changed", left: "Only in A", right: "Only in B", all: "All" };
+const STATUS = { left: "only in A", right: "only in B" };
+const FROM_START = { first: "0", pair: "0" };
 
 /** @type {Mount} */
 export function mountCompare(host, until) {
@@ -16,7 +18,7 @@ export function mountCompare(host, until) {
 	const [a, b] = getSession().sides;
 	const handle = mountTitled(host, "Compare", b ? h("p.soft", h("b", "A "), printable(a.path), h("b", "  B "), printable(b.path)) : null, body);
 	if (!b) {
-		show(body, emptyState("One dataset is open", h("p", "Open two to compare them: ", h("code", "rekord view A B"))));
+		show(body, emptyState("One dataset is open", "Open two to compare them: ", h("code", "rekord view A B")));
 		return handle;
 	}
 
@@ -28,22 +30,26 @@ export function mountCompare(host, until) {
 			setTimeout(() => until.aborted || load(), 500);
 		});
 
-	function draw(answer) {
-		const keys = h("select", { onchange: () => goMore({ key: keys.value, first: "0", pair: "0" }) }, makeOptions(answer.keys ?? []));
-		keys.value = key ?? answer.key?.[0] ?? "";
-		const tabs = KINDS.map(([kind, text]) => {
-			const times = kind === "all" ? Object.values(answer.counts).reduce((sum, one) => sum + Number(one), 0) : answer.counts[kind];
-			return h("a", { href: linkMore({ only: kind, first: "0", pair: "0" }), "aria-current": only === kind ? "true" : null }, `${text} ${count(times ?? 0)}`);
-		});
-		const chosen = Math.min(Number(pair) || 0, Math.max(answer.pairs.length - 1, 0));
+	function draw({ keys, key: used, counts, pairs, total }) {
+		const all = Object.values(counts).reduce((sum, one) => sum + Number(one), 0);
+		const tabs = Object.entries(KINDS).map(([kind, text]) => [`${text} ${count((kind === "all" ? all : counts[kind]) ?? 0)}`, linkMore({ only: kind, ...FROM_START }), only === kind]);
+		const chosen = Math.min(Number(pair) || 0, Math.max(pairs.length - 1, 0));
 		const twins = h("div");
-		const items = answer.pairs.map((one) => [h("bdi", printable(one.key, 80)), " ", h("span", { class: `pill ${one.status === "same" ? "" : "alert"}` }, { left: "only in A", right: "only in B" }[/** @type {string} */ (one.status)] ?? one.status), one.features?.length ? h("span.soft.small", ` ${printable(one.features.join(", "), 80)}`) : null]);
+		const items = pairs.map((one) => [
+			bdi(one.key, 80),
+			" ",
+			h("span", { class: one.status === "same" ? "pill" : "pill alert" }, STATUS[one.status] ?? one.status),
+			one.features?.length ? h("span.soft.small", ` ${printable(one.features.join(", "), 80)}`) : null,
+		]);
 		show(
 			body,
-			h("div.compare-tools", answer.keys?.length ? h("label", "Key ", keys) : null, h("nav.subtabs", { "aria-label": "Kinds of differences" }, tabs), h("span.soft", `${count(answer.counts.same ?? 0)} the same`)),
-			answer.pairs.length ? h("div.pair-columns", makePairList(items, chosen, Number(first), answer.total), twins) : emptyState("None", h("p", "No pair of this kind.")),
+			h("div.compare-tools",
+				keys?.length ? h("label", "Key ", makeSelect(keys, key ?? used?.[0] ?? "", (chosen) => goMore({ key: chosen, ...FROM_START }))) : null,
+				makeSubtabs("Kinds of differences", tabs),
+				h("span.soft", `${count(counts.same ?? 0)} the same`)),
+			pairs.length ? h("div.pair-columns", makePairList(items, chosen, Number(first), total), twins) : emptyState("None", "No pair of this kind."),
 		);
-		const one = answer.pairs[chosen];
+		const one = pairs[chosen];
 		if (one) void mountTwins(twins, [one.a && { key: one.a, side: 0 }, one.b && { key: one.b, side: 1 }], until, one.features ?? []);
 	}
 

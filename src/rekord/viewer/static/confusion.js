@@ -2,9 +2,9 @@
 // The confusion matrix of a training run: a cell opens its records.
 
 import { get } from "./api.js";
-import { count, h, printable, show } from "./dom.js";
-import { emptyState, makeScrollable, mountTitled, showAnswer } from "./parts.js";
-import { link } from "./state.js";
+import { bdi, count, h, printable, show } from "./dom.js";
+import { emptyState, makeScrollable, makeTable, mountTitled, showAnswer } from "./parts.js";
+import { link, setState } from "./state.js";
 
 /** @type {Mount} */
 export function mountConfusion(host, until) {
@@ -14,24 +14,24 @@ export function mountConfusion(host, until) {
 	return handle;
 }
 
-/** @type {Signature.draw} */
 function draw({ classes, splits, matrix, records, note }) {
-	if (!matrix.length) return [emptyState("No classes", h("p", "These predictions are numbers, not classes."))];
+	if (!matrix.length) return [emptyState("No classes", "These predictions are numbers, not classes.")];
 	const right = matrix.reduce((sum, row, i) => sum + row[i], 0);
+	const percent = (part, all) => `${((100 * part) / Math.max(all, 1)).toFixed(1)} %`;
 	const name = (i) => printable(classes[i], 40);
-	const cells = matrix.map((row, truth) => {
+	const rows = matrix.map((row, truth) => {
 		const all = row.reduce((sum, one) => sum + one, 0);
-		return h("tr", h("th", { scope: "row" }, h("bdi", name(truth))), row.map((times, prediction) => {
-			const isRight = truth === prediction;
-			if (!times) return h("td.none", h("span.soft", "0"));
-			const cell = h("td", { class: isRight ? "right" : "wrong" }, h("a", { href: link({ view: "gallery", split: splits.length === 1 ? splits[0] : null, record: null, at: 0, filters: [], where: "", more: { cell: `${truth},${prediction}` } }), "aria-label": `${count(times)} of ${name(truth)} predicted as ${name(prediction)}` }, count(times)));
-			cell.style.setProperty("--share", `${Math.round((70 * times) / Math.max(all, 1))}%`);
-			return cell;
-		}), h("td.n.soft", all ? `${((100 * row[truth]) / all).toFixed(1)} %` : ""));
+		const cells = row.map((times, prediction) => {
+			if (!times) return h("td", h("span.soft", "0"));
+			const href = link({ ...setState({ cell: `${truth},${prediction}` }), split: splits.length === 1 ? splits[0] : null });
+			const label = `${count(times)} of ${name(truth)} predicted as ${name(prediction)}`;
+			return h("td", { class: truth === prediction ? "right" : "wrong", style: { "--share": `${Math.round((70 * times) / all)}%` } }, h("a", { href, label }, count(times)));
+		});
+		return [bdi(name(truth)), ...cells, h("td.n.soft", all ? percent(row[truth], all) : "")];
 	});
 	return [
-		note ? h("p.notice", note) : "",
-		h("p.soft", `${count(right)} of ${count(records)} right (${((100 * right) / Math.max(records, 1)).toFixed(1)} %). Rows are the truth, columns the prediction; a number opens its records.`),
-		makeScrollable("Confusion matrix", h("table.heat", h("caption.hidden-visually", "Confusion matrix"), h("thead", h("tr", h("th", { scope: "col" }, "truth"), classes.map((_, i) => h("th", { scope: "col" }, h("bdi", name(i)))), h("th", { scope: "col" }, "recall"))), h("tbody", cells))),
+		note && h("p.notice", note),
+		h("p.soft", `${count(right)} of ${count(records)} right (${percent(right, records)}). Rows are the truth, columns the prediction; a number opens its records.`),
+		makeScrollable("Confusion matrix", makeTable("Confusion matrix", ["truth", ...classes.map((_, i) => bdi(name(i))), "recall"], rows, "heat")),
 	];
 }

@@ -1,22 +1,22 @@
 // @ts-check
 // What to do with selected records: tags; and the file, command and Python that delete or relabel them.
 
-import { get, getSession, isNarrowed, post, recordSet, side, sideIndex } from "./api.js";
-import { count, h, plural, printable, show } from "./dom.js";
-import { copyButton, errorPanel, faultPanel, makeOptions } from "./parts.js";
+import { findColumn, get, getSession, isNarrowed, post, recordSet, side, sideIndex } from "./api.js";
+import { announce, count, h, notify, plural, printable, show } from "./dom.js";
+import { copyButton, errorPanel, faultPanel, makeForm, makeOptions, makeSelect } from "./parts.js";
 import { clearSelection, onSelection, selectedRecords, selectMany } from "./selection.js";
-import { go } from "./state.js";
-import { announce, notify } from "./status.js";
+import { go, setState } from "./state.js";
 
 const MOST = 10_000;
+const SHOWN_CHARACTERS = 20_000;
 
 /** The bar below the page while records are selected. @param {HTMLElement} host */
 export function mountSelectionBar(host) {
 	function draw() {
 		const records = selectedRecords();
 		host.hidden = records.length === 0;
-		document.body.classList.toggle("has-selection", records.length > 0);
-		if (!records.length) return show(host);
+		document.body.classList.toggle("has-selection", !host.hidden);
+		if (host.hidden) return show(host);
 		announce(`${plural(records.length, "record")} selected`);
 		show(
 			host,
@@ -39,25 +39,27 @@ export async function selectAll() {
 	if (total > records.length) notify(`The first ${count(records.length)} of ${count(total)} records are selected.`);
 }
 
-/** A dialog; Esc closes it, and the focus returns. @type {Signature.openDialog} */
+/** @type {openDialog} */
 export function openDialog(title, ...children) {
 	const before = document.activeElement;
-	const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title" }, h("header", h("h2", { id: "dialog-title" }, title), h("button.icon", { "aria-label": "Close", onclick: () => dialog.close() }, "×")), ...children.filter((one) => one !== null));
-	dialog.addEventListener("close", () => {
+	const onclose = () => {
 		dialog.remove();
 		if (before instanceof HTMLElement) before.focus();
-	});
+	};
+	const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title", onclose }, h("header", h("h2", { id: "dialog-title" }, title), h("button.icon", { label: "Close", onclick: () => dialog.close() }, "×")), children);
 	document.body.append(dialog);
 	dialog.showModal();
 	return dialog;
 }
 
-/** @type {Signature.openTags} */
+const makeInput = (id, props) => h("input", { type: "text", id, autocomplete: "off", ...props });
+const labelled = (text, input) => [h("label", { for: input.id }, text), " ", input];
+
 function openTags(records) {
-	const input = h("input", { type: "text", required: true, maxlength: 100, autocomplete: "off", list: "known-tags", id: "tag-name" });
+	const input = makeInput("tag-name", { required: true, maxlength: 100, list: "known-tags" });
 	const known = h("datalist", { id: "known-tags" });
 	const existing = h("div");
-	const send = async (remove) => {
+	const send = async (remove = false) => {
 		try {
 			await post("tags", { tag: input.value, records, remove, side: sideIndex() });
 			notify(`${plural(records.length, "record")} ${remove ? "no longer tagged" : "tagged"} ${printable(input.value, 60)}.`);
@@ -66,90 +68,102 @@ function openTags(records) {
 			show(existing, errorPanel(error));
 		}
 	};
-	const form = h("form", { onsubmit: (event) => (event.preventDefault(), void send(false)) }, h("p", h("label", { for: "tag-name" }, "Tag "), input, known), h("p.soft.small", "Tags are kept in your cache folder; the data does not change."), h("p.buttons", h("button.primary", { type: "submit" }, "Add tag"), h("button", { onclick: () => input.reportValidity() && void send(true) }, "Remove tag")));
+	const form = makeForm(
+		send,
+		{},
+		h("p", labelled("Tag", input), known),
+		h("p.soft.small", "Tags are kept in your cache folder; the data does not change."),
+		h("p.buttons", h("button.primary", { type: "submit" }, "Add tag"), h("button", { onclick: () => input.reportValidity() && void send(true) }, "Remove tag")),
+	);
 	const dialog = openDialog(`Tag ${plural(records.length, "record")}`, form, existing);
-	get("tags", { side: sideIndex() || null })
+	const showTag = (tag) => {
+		dialog.close();
+		go(setState({ tag }));
+	};
+	get("tags", { side: sideIndex() })
 		.then(({ tags }) => {
 			const names = Object.keys(tags);
-			show(known, names.map((name) => h("option", { value: name })));
-			if (names.length) show(existing, h("h3", "Show tagged records"), h("ul.tag-list", names.map((name) => h("li", h("button.link", { onclick: () => (dialog.close(), go({ view: "gallery", record: null, at: 0, more: { tag: name } })) }, printable(name, 60)), ` ${count(tags[name])}`))));
+			show(known, makeOptions(names));
+			if (names.length) show(existing, h("h3", "Show tagged records"), h("ul", names.map((name) => h("li", h("button.link", { onclick: () => showTag(name) }, printable(name, 60)), ` ${count(tags[name])}`))));
 		})
 		.catch((error) => show(existing, errorPanel(error)));
 	input.focus();
 }
 
-/** @type {Signature.openCuration} */
+/** @param {"delete" | "relabel"} action @param {RecordKey[]} records */
 function openCuration(action, records) {
-	const classes = side().columns.filter((one) => one.view === "class");
-	const out = h("input", { type: "text", id: "curate-out", autocomplete: "off" });
-	const column = h("select", { id: "curate-column" }, makeOptions(classes.map((one) => one.name)));
-	const label = h("input", { type: "text", id: "curate-label", required: true, list: "curate-classes", autocomplete: "off" });
+	const isRelabel = action === "relabel";
+	const failure = "This cannot be done";
+	const classes = side().columns.filter((one) => one.view === "class").map((one) => one.name);
+	const fillNames = () => show(names, makeOptions(findColumn(column.value)?.classes ?? []));
+	const out = makeInput("curate-out", {});
+	const column = makeSelect(classes, side().label ?? classes[0] ?? "", fillNames, { id: "curate-column" });
+	const label = makeInput("curate-label", { required: true, list: "curate-classes" });
 	const names = h("datalist", { id: "curate-classes" });
 	const result = h("div", { "aria-live": "polite" });
-	const request = () => ({ action, records, side: sideIndex(), out: out.value || null, ...(action === "relabel" ? { column: column.value, label: label.value } : {}) });
-	const fillNames = () => show(names, (classes.find((one) => one.name === column.value)?.classes ?? []).map((name) => h("option", { value: name })));
-	if (side().label) column.value = side().label ?? "";
-	fillNames();
-	const submit = getSession().edit && h("button.primary", { type: "submit" }, action === "delete" ? "Write without these records" : "Write with the new class");
+	const request = () => ({ action, records, side: sideIndex(), out: out.value || null, ...(isRelabel ? { column: column.value, label: label.value } : {}) });
+	const submit = getSession().edit && h("button.primary", { type: "submit" }, isRelabel ? "Write with the new class" : "Write without these records");
 	let run = 0;
 
 	async function preview() {
 		const mine = (run += 1);
-		if (action === "relabel" && !label.value) return show(result, h("p.soft", "Choose the right class."));
+		if (isRelabel && !label.value) return show(result, h("p.soft", "Choose the right class."));
 		try {
 			const answer = await post("curate", request());
 			if (mine !== run) return;
 			if (!out.value) out.placeholder = answer.out;
-			if (answer.error) return show(result, faultPanel(answer.error, "This cannot be done"));
+			if (answer.error) return show(result, faultPanel(answer.error, failure));
 			const ways = [answer, ...answer.others].flatMap(({ command, python, note }, i) => [
 				i ? h("h3", "Or") : null,
 				note ? h("p.soft.small", printable(note)) : null,
 				block("Command", command, i ? "command-2" : "command"),
 				block("Python", python, i ? "python-2" : "python"),
 			]);
-			show(result, ...ways, block(`Records: ${answer.csv_name}`, answer.csv, "csv", answer.csv_name));
+			show(result, ways, block(`Records: ${answer.csv_name}`, answer.csv, "csv", answer.csv_name));
 			if (submit) submit.disabled = !answer.can_run;
 		} catch (error) {
-			if (mine === run) show(result, errorPanel(error, "This cannot be done"));
+			if (mine === run) show(result, errorPanel(error, failure));
 		}
 	}
 
-	function block(title, text, kind, file) {
+	function block(title, text, kind, file = "") {
 		const save = file && h("a.small-button", { download: file, href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) }, "Save");
-		return h("section.code-block", h("header", h("h3", title), copyButton(text, `Copy ${kind}`), save || null), h("pre", { "data-kind": kind, tabindex: "0", "aria-label": title }, text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text));
+		const shown = text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
+		return h("section.code-block", h("header", h("h3", title), copyButton(text, `Copy ${kind}`), save), h("pre", { "data-kind": kind, tabindex: "0", label: title }, shown));
 	}
 
-	/** @param {HTMLButtonElement} submit */
-	async function execute(submit) {
+	async function execute() {
+		if (!submit) return preview();
+		const title = "This was not done";
 		try {
 			submit.disabled = true;
 			let answer = await post("run", request());
 			while (answer.state === "running") {
-				const bar = h("progress", { max: 1, "aria-label": "Written" });
+				const bar = h("progress", { max: 1, label: "Written" });
 				if (answer.share !== null) bar.value = answer.share;
 				show(result, h("p.soft", { role: "status" }, bar, ` ${printable(answer.progress ?? "")}`));
 				await new Promise((done) => setTimeout(done, 500));
-				answer = await get("run", { side: sideIndex() || null });
+				answer = await get("run", { side: sideIndex() });
 			}
-			if (answer.error) return show(result, faultPanel(answer.error, "This was not done"));
+			if (answer.error) return show(result, faultPanel(answer.error, title));
 			show(result, h("div.good", `Written: ${printable(answer.out)} (${plural(answer.records, "record")}).`));
 			announce("Written.");
 		} catch (error) {
-			show(result, errorPanel(error, "This was not done"));
+			show(result, errorPanel(error, title));
 		} finally {
 			submit.disabled = false;
 		}
 	}
 
-	const form = h(
-		"form",
-		{ onsubmit: (event) => (event.preventDefault(), submit ? void execute(submit) : void preview()), oninput: () => void preview() },
-		h("p.fields", action === "relabel" && [h("label", { for: "curate-column" }, "Column"), column, h("label", { for: "curate-label" }, "New class"), label], h("label", { for: "curate-out" }, "Write to"), out, names),
+	const form = makeForm(
+		execute,
+		{ oninput: preview },
+		h("p.fields", isRelabel ? [...labelled("Column", column), ...labelled("New class", label)] : null, labelled("Write to", out), names),
 		h("p.soft.small", "The result is a new dataset; the one that is open does not change."),
 		submit ? h("p.buttons", submit) : h("p.soft.small", "To run it from this page, start ", h("code", "rekord view --edit"), "."),
 		result,
 	);
-	column.addEventListener("change", fillNames);
-	openDialog(`${action === "delete" ? "Delete" : "Relabel"} ${plural(records.length, "record")}`, form);
+	fillNames();
+	openDialog(`${isRelabel ? "Relabel" : "Delete"} ${plural(records.length, "record")}`, form);
 	void preview();
 }

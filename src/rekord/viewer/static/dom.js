@@ -1,11 +1,12 @@
 // @ts-check
-// Elements of the page. Text from records only ever becomes a text node or an attribute that holds no code.
+// Elements of the page, and messages. Text from records only ever becomes a text node or an attribute that holds no code.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PROPERTIES = new Set(["value", "checked", "disabled", "indeterminate", "hidden", "tabIndex", "open"]);
+const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "tabIndex"]);
 
 /**
- * An HTML element: `h("p.soft", { title: "…" }, children)`; attributes, properties and listeners (`onclick`) are optional.
+ * An HTML element: `h("p.soft", { title: "…" }, children)`. Beside attributes, `label` is the accessible name, `style`
+ * an object, and `onclick` a listener.
  * @type {MakeElement}
  */
 export const h = (name, first, ...children) => {
@@ -17,71 +18,60 @@ export const h = (name, first, ...children) => {
 	return fill(element, hasProps ? first : {}, hasProps ? children : [first, ...children]);
 };
 
-/** An SVG element. @type {Signature.svg} */
-export function svg(tag, props = {}, ...children) {
-	return fill(document.createElementNS(SVG, tag), props, children);
-}
+/** @type {svg} */
+export const svg = (tag, props = {}, ...children) => fill(document.createElementNS(SVG, tag), props, children);
 
 function fill(element, props, children) {
 	for (const [name, value] of Object.entries(props)) {
 		if (value === null || value === undefined) continue;
 		if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+		else if (name === "style") for (const [property, text] of Object.entries(value)) element.style.setProperty(property, String(text));
 		else if (PROPERTIES.has(name)) Reflect.set(element, name, value);
-		else if (value !== false) element.setAttribute(name, value === true ? "" : String(value));
+		else if (value !== false) element.setAttribute(name === "label" ? "aria-label" : name, value === true ? "" : String(value));
 	}
 	show(element, ...children);
 	return element;
 }
 
-/** The children of an element, replaced. @type {Signature.show} */
+/** @type {show} */
 export function show(element, ...children) {
 	const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
 	element.replaceChildren(.../** @type {(Node | string)[]} */ (shown));
 }
 
-/** Text of a record as one line that cannot reorder or hide what is around it: unprintable characters as escapes. @type {Signature.printable} */
+/** @type {printable} */
 export function printable(text, limit = 400) {
 	const all = String(text);
 	const kept = all.length > limit ? `${all.slice(0, limit)}…` : all;
 	return kept.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, spellOut);
 }
 
-/** A name that may break after its separators. @param {string} name */
-export function breakable(name) {
-	return printable(name, 120).split(/(?<=[/_.-])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
-}
+/** @type {bdi} */
+export const bdi = (text, limit, props = {}) => h("bdi", props, printable(text, limit));
+
+/** A name that may break after its separators. @param {string} name @param {string | null} title */
+export const breakable = (name, title = null) => h("bdi", { title }, printable(name, 120).split(/(?<=[/_.-])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part])));
 
 /** The same for text of several lines. @param {string} text */
-export function printableLines(text) {
-	return text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);
-}
+export const printableLines = (text) => text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);
 
-/** @param {string} letter */
 function spellOut(letter) {
 	const point = letter.codePointAt(0) ?? 0;
-	const digits = point.toString(16);
-	if (point <= 0xff) return `\\x${digits.padStart(2, "0")}`;
-	return point <= 0xffff ? `\\u${digits.padStart(4, "0")}` : `\\U${digits.padStart(8, "0")}`;
+	const [prefix, digits] = point <= 0xff ? ["x", 2] : point <= 0xffff ? ["u", 4] : ["U", 8];
+	return `\\${prefix}${point.toString(16).padStart(digits, "0")}`;
 }
 
 /** @param {number} value */
-export function count(value) {
-	return value.toLocaleString("en-US");
-}
+export const count = (value) => value.toLocaleString("en-US");
 
-/** @type {Signature.plural} */
-export function plural(n, noun, several = `${noun}s`) {
-	return `${count(n)} ${n === 1 ? noun : several}`;
-}
+/** @type {plural} */
+export const plural = (n, noun, several = `${noun}s`) => `${count(n)} ${n === 1 ? noun : several}`;
 
 /** @param {number} n */
 export function bytes(n) {
 	const units = ["B", "kB", "MB", "GB", "TB"];
 	let unit = 0;
-	while (n >= 1000 && unit < units.length - 1) {
-		n /= 1000;
-		unit += 1;
-	}
+	for (; n >= 1000 && unit < units.length - 1; unit += 1) n /= 1000;
 	return `${unit && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
 }
 
@@ -93,14 +83,16 @@ export function number(value) {
 	return String(Number(value.toPrecision(5)));
 }
 
-/** Those who want to know of something. @type {Signature.makeEvent} */
+/** @type {clamp} */
+export const clamp = (value, low, high) => Math.max(low, Math.min(value, high));
+
+/** @type {makeEvent} */
 export function makeEvent() {
-	/** @type {((...args: any[]) => void)[]} */
-	const listeners = [];
+	const listeners = new Set();
 	return {
 		on(listener, until) {
-			listeners.push(listener);
-			until?.addEventListener("abort", () => listeners.splice(listeners.indexOf(listener), 1));
+			listeners.add(listener);
+			until?.addEventListener("abort", () => listeners.delete(listener));
 		},
 		emit(...args) {
 			for (const listener of [...listeners]) listener(...args);
@@ -108,23 +100,47 @@ export function makeEvent() {
 	};
 }
 
-/**
- * A function that runs once per frame at most, with its last arguments.
- * @template {any[]} A
- * @param {(...args: A) => void} run
- * @returns {(...args: A) => void}
- */
+/** @type {onceAFrame} */
 export function onceAFrame(run) {
-	/** @type {A | null} */
 	let next = null;
 	return (...args) => {
 		if (next === null) {
 			requestAnimationFrame(() => {
-				const last = /** @type {A} */ (next);
+				const last = next;
 				next = null;
 				run(...last);
 			});
 		}
 		next = args;
 	};
+}
+
+/** @type {onResize} */
+export function onResize(element, run, until) {
+	const observer = new ResizeObserver(() => run());
+	observer.observe(element);
+	until.addEventListener("abort", () => observer.disconnect());
+}
+
+/** @param {KeyboardEvent | MouseEvent} event */
+export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
+
+/** @type {part} */
+export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+let timer = 0;
+
+/** Tell a screen reader. @param {string} text */
+export function announce(text) {
+	part("spoken").textContent = text;
+}
+
+/** Tell everybody. @param {string} text */
+export function notify(text) {
+	const toast = part("toast");
+	announce(text);
+	toast.textContent = text;
+	toast.hidden = false;
+	clearTimeout(timer);
+	timer = setTimeout(() => (toast.hidden = true), 5000);
 }

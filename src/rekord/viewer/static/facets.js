@@ -1,14 +1,16 @@
 // @ts-check
 // Facets: bars of classes and histograms of numbers. Brushing computes the other charts from cumulative counts.
 
-import { ApiError, get, onStatus, recordSet } from "./api.js";
-import { count, h, number, onceAFrame, plural, printable, show, svg } from "./dom.js";
+import { ApiError, get, recordSet } from "./api.js";
+import { announce, bdi, clamp, count, h, number, onceAFrame, plural, printable, show, svg } from "./dom.js";
+import { foldedTable, makeRange } from "./parts.js";
 import { go, state } from "./state.js";
-import { announce } from "./status.js";
 
 const MOST_CLASSES = 12;
 
-/** The panel of facets. @type {Signature.mountFacets} */
+const filterOf = (column) => state().filters.find((one) => one.feature === column);
+
+/** @type {mountFacets} */
 export function mountFacets(host, until) {
 	const body = h("div.facet-list");
 	const total = h("p.facet-total", { role: "status" });
@@ -17,69 +19,54 @@ export function mountFacets(host, until) {
 	let shown = null;
 	/** @type {Map<string, Chart>} */
 	let charts = new Map();
-	/** @type {Map<string, Promise<Cube | null>>} */
 	const cubes = new Map();
 	/** @type {Cube | null} */
 	let cube = null;
 	let isBrushing = false;
 	let builtShape = "";
 	let timer = 0;
-	/** @type {AbortController | null} */
-	let loading = null;
+	let loading = new AbortController();
 
 	async function load() {
-		loading?.abort();
-		const controller = (loading = new AbortController());
+		clearTimeout(timer);
+		loading.abort();
+		const { signal } = (loading = new AbortController());
 		cubes.clear();
 		cube = null;
-		const { order: _, ...query } = recordSet();
 		try {
-			const answer = /** @type {Facets} */ (await get("facets", query, controller.signal));
-			if (until.aborted || controller.signal.aborted || isBrushing) return;
-			const isSame = shape(answer) === builtShape;
-			builtShape = shape(answer);
+			const answer = /** @type {Facets} */ (await get("facets", { ...recordSet(), order: null }, AbortSignal.any([signal, until])));
+			if (isBrushing) return;
+			const shape = JSON.stringify([answer.facets.map(({ column, counts, codes, edges }) => [column, counts, codes, edges]), state().filters]);
 			shown = answer;
 			// The charts stay where they are if only their counts changed, so that none loses the focus.
-			if (!isSame) build();
-			else for (const facet of answer.facets) charts.get(facet.column)?.draw(facet.selected);
+			if (shape === builtShape) for (const facet of answer.facets) charts.get(facet.column)?.draw(facet.selected);
+			else build(answer);
+			builtShape = shape;
 			tell(answer.selected);
 			if (!answer.complete && !answer.error) timer = setTimeout(load, 1000);
 		} catch (error) {
-			if (controller.signal.aborted || until.aborted) return;
-			if (error instanceof ApiError && error.status === 503) timer = setTimeout(load, 1000);
-			else show(body, h("p.soft", error instanceof ApiError ? printable(error.told.what) : "No answer."));
+			if (signal.aborted || until.aborted) return;
+			show(body, h("p.soft", error instanceof ApiError ? printable(error.told.what) : "No answer."));
 		}
-	}
-
-	function shape(facets) {
-		const charts = facets.facets.map(({ column, counts, codes, edges }) => [column, counts, codes, edges]);
-		return JSON.stringify([charts, state().filters]);
 	}
 
 	function tell(selected) {
 		if (!shown) return;
-		const all = shown.records;
-		const isPart = !shown.complete ? `, ${count(all)} counted so far` : "";
-		show(total, h("b", count(selected)), ` of ${plural(all, "record")}${isPart}`);
+		const isPart = !shown.complete ? `, ${count(shown.records)} counted so far` : "";
+		show(total, h("b", count(selected)), ` of ${plural(shown.records, "record")}${isPart}`);
 	}
 
-	function build() {
-		if (!shown) return;
+	function build(answer) {
 		const focused = document.activeElement;
 		const column = focused?.closest(".facet")?.getAttribute("data-column") ?? null;
 		const among = () => [...body.querySelectorAll(`[data-column="${CSS.escape(column ?? "")}"] :is(button, input):not([hidden])`)];
 		// Counted from the end: the button that clears the filter comes and goes at the beginning.
 		const at = column === null ? 0 : among().reverse().findIndex((one) => one === focused);
-		charts = new Map();
-		const { charted, same, unique } = sortFacets(shown);
-		const parts = charted.map((facet) => {
-			const chart = facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet, until);
-			charts.set(facet.column, chart);
-			return chart.element;
-		});
+		const { charted, same, unique } = sortFacets(answer);
+		charts = new Map(charted.map((facet) => [facet.column, facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet)]));
 		show(
 			body,
-			parts.length || same.length ? parts : h("p.soft", "No column has few enough values for a filter."),
+			charts.size || same.length ? [...charts.values()].map((chart) => chart.element) : h("p.soft", "No column has few enough values for a filter."),
 			listColumns("Same in every record", same.map((facet) => [facet.column, facet.names?.[0] ?? number(facet.edges[0])])),
 			listColumns("Different in every record", unique.map((facet) => [facet.column, `${count(facet.names.length)} values`])),
 		);
@@ -87,205 +74,139 @@ export function mountFacets(host, until) {
 		if (column !== null) /** @type {HTMLElement | undefined} */ (among().at(-1 - Math.max(at, 0)))?.focus();
 	}
 
-	/** The joint counts of a facet and all others; fetched once, before the first move. @param {string} column */
-	function fetchCube(column) {
-		let promise = cubes.get(column);
-		if (!promise) {
-			const { order: _, ...query } = recordSet();
-			promise = get("cube", { ...query, active: column }, until).catch(() => null);
-			cubes.set(column, promise);
-		}
-		return promise;
-	}
-
 	/** @type {Brush} */
 	const brush = {
+		/** Fetch the joint counts of a facet and all others, once, before the first move. */
 		async prepare(column) {
-			const ready = await fetchCube(column);
-			cube = ready;
+			if (!cubes.has(column)) cubes.set(column, get("cube", { ...recordSet(), order: null, active: column }, until).catch(() => null));
+			cube = await cubes.get(column);
 		},
 		move(column, first, end) {
 			isBrushing = true;
 			if (cube?.active !== column) return;
 			tell(cube.totals[end] - cube.totals[first]);
 			for (const [name, { bins, cumulative }] of Object.entries(cube.cubes)) {
-				const chart = charts.get(name);
-				if (!chart || name === column) continue;
-				const counts = new Array(bins);
-				for (let j = 0; j < bins; j += 1) counts[j] = cumulative[end * bins + j] - cumulative[first * bins + j];
-				chart.draw(counts);
+				if (name !== column) charts.get(name)?.draw(Array.from({ length: bins }, (_, j) => cumulative[end * bins + j] - cumulative[first * bins + j]));
 			}
 		},
 		commit(column, range) {
 			isBrushing = false;
-			const hadRange = state().filters.some((one) => one.feature === column);
-			setFilter(column, range && { feature: column, range }, hadRange);
+			setFilter(column, range && { feature: column, range }, filterOf(column) !== undefined);
 		},
 	};
 
-	onStatus(() => {
-		if (shown && !shown.complete && !loading) void load();
-	}, until);
-	until.addEventListener("abort", () => {
-		clearTimeout(timer);
-		loading?.abort();
-	});
+	until.addEventListener("abort", () => clearTimeout(timer));
 	void load();
 	return { reload: load };
 }
 
 const RANKS = { class: 0, text: 1, number: 2 };
 
-/** Facets by what a filter on them is worth: those with one value, or as many as records, are only named. @type {Signature.sortFacets} */
+// Facets by what a filter on them is worth: those with one value, or as many as records, are only named.
 function sortFacets({ facets, complete }) {
-	const isFiltered = (facet) => state().filters.some((one) => one.feature === facet.column);
-	const isSame = (facet) => complete && facet.counts.length === 1 && !facet.missing && !facet.other && !isFiltered(facet);
-	const isUnique = (facet) => complete && facet.type === "text" && facet.names.length > 3 && Math.max(...facet.counts) <= 1 && !isFiltered(facet);
+	const isFixed = (facet) => complete && !filterOf(facet.column);
+	const isSame = (facet) => isFixed(facet) && facet.counts.length === 1 && !facet.missing && !facet.other;
+	const isUnique = (facet) => isFixed(facet) && facet.type === "text" && facet.names.length > 3 && Math.max(...facet.counts) <= 1;
 	const charted = facets.filter((one) => !isSame(one) && !isUnique(one)).sort((a, b) => RANKS[a.type] - RANKS[b.type]);
 	return { charted, same: facets.filter(isSame), unique: facets.filter(isUnique) };
 }
 
-/** @type {Signature.listColumns} */
 function listColumns(title, columns) {
 	if (!columns.length) return null;
-	return h("section.facet", h("header", h("h3", title)), h("dl.small", columns.flatMap(([name, value]) => [h("dt", h("bdi", printable(name, 80))), h("dd", h("bdi", printable(value, 80)))])));
+	return h("section.facet", h("header", h("h3", title)), h("dl.small", columns.flatMap(([name, value]) => [h("dt", bdi(name, 80)), h("dd", bdi(value, 80))])));
 }
 
-/** @type {Signature.setFilter} */
-export function setFilter(column, filter, replace = false) {
+function setFilter(column, filter, replace = false) {
 	const others = state().filters.filter((one) => one.feature !== column);
 	go({ filters: filter ? [...others, filter] : others, at: 0 }, { replace });
 }
 
-/** @type {Signature.header} */
-function header(facet, isOn) {
-	const clear = h("button.link", { hidden: !isOn, onclick: () => setFilter(facet.column, null) }, "clear");
-	clear.setAttribute("aria-label", `Clear the filter on ${facet.column}`);
-	return h("header", h("h3", printable(facet.column, 80)), clear);
+function makeFacet({ column, missing, other }, ...children) {
+	const clear = h("button.link", { hidden: !filterOf(column), label: `Clear the filter on ${column}`, onclick: () => setFilter(column, null) }, "clear");
+	const notes = [missing && `${count(missing)} missing`, other && `${count(other)} others`].filter(Boolean);
+	return h("section.facet", { "data-column": column }, h("header", h("h3", printable(column, 80)), clear), ...children, notes.length ? h("p.soft.small", notes.join(", ")) : null);
 }
 
-/** Bars of classes: each is a switch. @type {Signature.makeBars} */
-function makeBars(facet, until) {
-	const active = state().filters.find((one) => one.feature === facet.column);
-	const chosen = new Set(active?.values ?? []);
-	const codeOf = (i) => String(facet.type === "text" ? facet.names[i] : facet.codes[i]);
-	const most = Math.max(...facet.counts, 1);
-	const order = facet.names.map((_, i) => i).sort((a, b) => facet.counts[b] - facet.counts[a]);
-	const list = h("ul.bars", { "aria-label": facet.column });
-	/** @type {Map<number, {bar: HTMLElement, value: HTMLElement, button: HTMLElement}>} */
+// Bars of classes: each is a switch.
+function makeBars(facet) {
+	const { column, names, counts } = facet;
+	const chosen = new Set(filterOf(column)?.values ?? []);
+	const codeOf = (i) => String(facet.type === "text" ? names[i] : facet.codes[i]);
+	const most = Math.max(...counts, 1);
+	const widthOf = (value) => `${(100 * value) / most}%`;
 	const parts = new Map();
+	let last = facet.selected;
 
 	function makeBar(i) {
-		const code = codeOf(i);
-		const bar = h("i.fill");
-		const all = h("i.all");
-		all.style.width = `${(100 * facet.counts[i]) / most}%`;
+		const fill = h("i.fill");
 		const value = h("span.count");
-		const name = printable(facet.names[i] === "" ? "(empty)" : facet.names[i], 80);
+		const name = printable(names[i] === "" ? "(empty)" : names[i], 80);
+		const all = h("i.all", { style: { width: widthOf(counts[i]) } });
 		const button = h(
 			"button.bar-button",
-			{ "aria-pressed": String(chosen.has(code)), onclick: () => toggle(code, name) },
+			{ "aria-pressed": String(chosen.has(codeOf(i))), onclick: () => toggle(codeOf(i), name) },
 			h("span.name", h("bdi", name)),
 			value,
-			h("span.track", { "aria-hidden": "true" }, all, bar),
+			h("span.track", { "aria-hidden": "true" }, all, fill),
 		);
-		parts.set(i, { bar, value, button });
+		parts.set(i, { fill, value, button });
 		return h("li", button);
 	}
 
 	function toggle(code, name) {
 		const isOn = !chosen.delete(code);
 		if (isOn) chosen.add(code);
-		announce(`${facet.column}: ${name} ${isOn ? "selected" : "not selected"}`);
-		setFilter(facet.column, chosen.size ? { feature: facet.column, values: [...chosen] } : null);
+		announce(`${column}: ${name} ${isOn ? "selected" : "not selected"}`);
+		setFilter(column, chosen.size ? { feature: column, values: [...chosen] } : null);
 	}
 
 	function draw(selected) {
-		for (const [i, { bar, value }] of parts) {
-			bar.style.width = `${(100 * (selected[i] ?? 0)) / most}%`;
+		last = selected;
+		for (const [i, { fill, value }] of parts) {
+			fill.style.width = widthOf(selected[i] ?? 0);
 			value.textContent = count(selected[i] ?? 0);
 		}
 	}
 
-	/** @type {number[]} */
-	let last = facet.selected;
-	const isVisible = (i, rank) => rank < MOST_CLASSES || chosen.has(codeOf(i));
-	const rest = order.filter((i, rank) => !isVisible(i, rank));
-	show(list, order.filter(isVisible).map(makeBar));
-	const more = h(
-		"button.link",
-		{
-			hidden: rest.length === 0,
-			onclick: () => {
-				list.append(...rest.map(makeBar));
-				draw(last);
-				more.hidden = true;
-				parts.get(rest[0])?.button.focus();
-			},
-		},
-		`${count(rest.length)} more`,
-	);
-	const notes = [facet.missing && `${count(facet.missing)} missing`, facet.other && `${count(facet.other)} others`].filter(Boolean);
-	const element = h(
-		"section.facet",
-		{ "data-column": facet.column },
-		header(facet, chosen.size > 0),
-		list,
-		more,
-		notes.length ? h("p.soft.small", notes.join(", ")) : null,
-	);
-	draw(facet.selected);
-	return { element, draw: (selected) => draw((last = selected)) };
+	const order = names.map((_, i) => i).sort((a, b) => counts[b] - counts[a]);
+	const isVisible = (i) => order.indexOf(i) < MOST_CLASSES || chosen.has(codeOf(i));
+	const list = h("ul.bars", { label: column }, order.filter(isVisible).map(makeBar));
+	const rest = order.filter((i) => !isVisible(i));
+	const onclick = () => {
+		list.append(...rest.map(makeBar));
+		draw(last);
+		more.hidden = true;
+		parts.get(rest[0]).button.focus();
+	};
+	const more = h("button.link", { hidden: rest.length === 0, onclick }, `${count(rest.length)} more`);
+	draw(last);
+	return { element: makeFacet(facet, list, more), draw };
 }
 
 const WIDTH = 240;
 const HEIGHT = 64;
 
-/** A histogram with a brush; two sliders do the same by keyboard. @type {Signature.makeHistogram} */
+// A histogram with a brush; two sliders do the same by keyboard.
 function makeHistogram(facet, brush) {
-	const bins = facet.counts.length;
-	const { edges, column } = facet;
-	const active = state().filters.find((one) => one.feature === column)?.range;
+	const { edges, column, counts } = facet;
+	const bins = counts.length;
+	const active = filterOf(column)?.range;
 	let [first, end] = active ? toBins(edges, active) : [0, bins];
-	const most = Math.max(...facet.counts, 1);
+	const most = Math.max(...counts, 1);
 	const step = WIDTH / bins;
-	const behind = [];
-	/** @type {Element[]} */
-	const bars = [];
-	for (let i = 0; i < bins; i += 1) {
-		const tall = (HEIGHT * facet.counts[i]) / most;
-		const at = { x: i * step, width: Math.max(step - (step > 4 ? 1 : 0), 0.5) };
-		behind.push(svg("rect", { ...at, class: "all", y: HEIGHT - tall, height: tall }));
-		bars.push(svg("rect", { ...at, class: "fill" }));
-	}
+	const makeBar = (style) => counts.map((_, i) => svg("rect", { x: i * step, width: Math.max(step - (step > 4 ? 1 : 0), 0.5), class: style }));
+	const [behind, bars] = [makeBar("all"), makeBar("fill")];
 	const shade = svg("rect", { class: "shade", y: 0, height: HEIGHT });
-	const chart = svg(
-		"svg",
-		{ class: "histogram", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
-		shade,
-		behind,
-		bars,
-	);
+	const area = h("div.brush", svg("svg", { class: "histogram", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, shade, behind, bars));
 	const words = h("output.small");
-	const low = makeSlider("from", first);
-	const high = makeSlider("to", end);
-
-	function makeSlider(name, at) {
-		const slider = h("input", { type: "range", min: 0, max: bins, step: 1, value: at, "aria-label": `${column} ${name}` });
-		slider.addEventListener("focus", () => void brush.prepare(column));
-		slider.addEventListener("input", () => {
-			if (name === "from") first = Math.min(Number(slider.value), end - 1);
-			else end = Math.max(Number(slider.value), first + 1);
-			moved();
-		});
-		slider.addEventListener("change", commit);
-		return slider;
-	}
+	const makeSlider = (name, at, move) => makeRange(`${column} ${name}`, 0, bins, 1, at, { onfocus: prepare, oninput: (event) => (move(Number(event.target.value)), moved()), onchange: commit });
+	const low = makeSlider("from", first, (at) => (first = Math.min(at, end - 1)));
+	const high = makeSlider("to", end, (at) => (end = Math.max(at, first + 1)));
+	const isWhole = () => first === 0 && end === bins;
 
 	function label() {
-		const isWhole = first === 0 && end === bins;
 		const [from, to] = [edgeText(facet, first, true), edgeText(facet, end, false)];
-		words.textContent = isWhole ? `${from} – ${to}` : `${from} – ${to} selected`;
+		words.textContent = `${from} – ${to}${isWhole() ? "" : " selected"}`;
 		low.value = String(first);
 		high.value = String(end);
 		low.setAttribute("aria-valuetext", from);
@@ -293,7 +214,7 @@ function makeHistogram(facet, brush) {
 		shade.setAttribute("x", String(first * step));
 		shade.setAttribute("width", String((end - first) * step));
 		bars.forEach((bar, i) => bar.classList.toggle("out", i < first || i >= end));
-		element.classList.toggle("is-brushed", !isWhole);
+		element.classList.toggle("is-brushed", !isWhole());
 	}
 
 	const moved = onceAFrame(() => {
@@ -301,66 +222,61 @@ function makeHistogram(facet, brush) {
 		brush.move(column, first, end);
 	});
 
-	function commit() {
-		const isWhole = first === 0 && end === bins;
-		brush.commit(column, isWhole ? null : [edges[first], edges[end]]);
+	function prepare() {
+		void brush.prepare(column);
 	}
 
-	function draw(selected) {
-		bars.forEach((bar, i) => {
-			const tall = (HEIGHT * (selected[i] ?? 0)) / most;
-			bar.setAttribute("y", String(HEIGHT - tall));
-			bar.setAttribute("height", String(tall));
-		});
+	function commit() {
+		brush.commit(column, isWhole() ? null : [edges[first], edges[end]]);
 	}
+
+	const drawBars = (rects, values) =>
+		rects.forEach((rect, i) => {
+			const tall = (HEIGHT * (values[i] ?? 0)) / most;
+			rect.setAttribute("y", String(HEIGHT - tall));
+			rect.setAttribute("height", String(tall));
+		});
 
 	/** @type {number | null} */
 	let origin = null;
-	const area = h("div.brush", chart);
 	const binAt = (event) => {
 		const box = area.getBoundingClientRect();
-		return Math.max(0, Math.min(((event.clientX - box.left) / box.width) * bins, bins));
+		return clamp(((event.clientX - box.left) / box.width) * bins, 0, bins);
 	};
-	area.addEventListener("pointerenter", () => void brush.prepare(column));
+	const setRange = (from, to) => {
+		first = Math.min(Math.floor(from), bins - 1);
+		end = Math.max(Math.ceil(to), first + 1);
+	};
+	area.addEventListener("pointerenter", prepare);
 	area.addEventListener("pointerdown", (event) => {
 		origin = binAt(event);
 		area.setPointerCapture(event.pointerId);
-		void brush.prepare(column);
+		prepare();
 	});
 	area.addEventListener("pointermove", (event) => {
 		if (origin === null) return;
 		const at = binAt(event);
-		first = Math.min(Math.floor(Math.min(origin, at)), bins - 1);
-		end = Math.max(Math.ceil(Math.max(origin, at)), first + 1);
+		setRange(Math.min(origin, at), Math.max(origin, at));
 		moved();
 	});
 	area.addEventListener("pointerup", (event) => {
 		if (origin === null) return;
-		const isClick = Math.abs(binAt(event) - origin) * (area.clientWidth / bins) < 3;
+		const at = binAt(event);
+		const isClick = Math.abs(at - origin) * (area.clientWidth / bins) < 3;
 		origin = null;
-		if (isClick) [first, end] = first === 0 && end === bins ? [Math.min(Math.floor(binAt(event)), bins - 1), Math.min(Math.floor(binAt(event)), bins - 1) + 1] : [0, bins];
+		if (isClick) isWhole() ? setRange(at, at) : setRange(0, bins);
 		label();
 		commit();
 	});
-	const rows = () =>
-		facet.counts.map((all, i) =>
-			h("tr", h("th", { scope: "row" }, `${edgeText(facet, i, true)} – ${edgeText(facet, i + 1, false)}`), h("td.n", count(all))),
-		);
-	const table = h("tbody");
-	const numbers = h(
-		"details",
-		{ ontoggle: () => table.childElementCount || show(table, rows()) },
-		h("summary", "Table"),
-		h("table.small-table", h("caption.hidden-visually", column), h("thead", h("tr", h("th", { scope: "col" }, "range"), h("th.n", { scope: "col" }, "records"))), table),
-	);
-	const missing = facet.missing ? h("p.soft.small", `${count(facet.missing)} missing`) : null;
-	const element = h("section.facet", { "data-column": column }, header(facet, active !== undefined), area, words, h("div.sliders", low, high), missing, numbers);
+	const rows = () => counts.map((all, i) => [`${edgeText(facet, i, true)} – ${edgeText(facet, i + 1, false)}`, all]);
+	const element = makeFacet(facet, area, words, h("div.sliders", low, high), foldedTable(column, ["range", "records"], rows));
 	label();
-	draw(facet.selected);
-	return { element, draw };
+	drawBars(behind, counts);
+	drawBars(bars, facet.selected);
+	return { element, draw: (selected) => drawBars(bars, selected) };
 }
 
-/** @type {Signature.toBins} */
+/** @returns {[number, number]} */
 function toBins(edges, [low, high]) {
 	const bins = edges.length - 1;
 	let first = 0;
@@ -370,9 +286,5 @@ function toBins(edges, [low, high]) {
 	return [first, end];
 }
 
-/** Edges of integers lie between them: the range names the integers. @type {Signature.edgeText} */
-function edgeText(facet, at, isLow) {
-	const edge = facet.edges[at];
-	if (facet.integer) return number(isLow ? Math.ceil(edge) : Math.ceil(edge) - 1);
-	return number(edge);
-}
+// Edges of integers lie between them: the range names the integers.
+const edgeText = ({ edges, integer }, at, isLow) => number(integer ? Math.ceil(edges[at]) - (isLow ? 0 : 1) : edges[at]);

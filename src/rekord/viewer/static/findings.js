@@ -2,19 +2,21 @@
 // What check found, each finding with what to do and links to its records; and pairs of equal records.
 
 import { get, getStatus, mediaAddress, onStatus, pollSoon, post, sideIndex } from "./api.js";
-import { breakable, count, h, plural, printable, show } from "./dom.js";
-import { doLine, emptyState, errorPanel, makePairList, mountTitled, pager, PAIRS, recordLink, showAnswer } from "./parts.js";
-import { Stage, Zoom } from "./stage.js";
-import { goMore, link, state } from "./state.js";
+import { bdi, breakable, count, h, plural, printable, show } from "./dom.js";
+import { Stage, Zoom } from "./images.js";
+import { doLine, emptyState, errorPanel, listFacts, makePairList, makeSubtabs, makeTable, mountTitled, pager, PAIRS, recordLink, showAnswer } from "./parts.js";
+import { link, setState, state } from "./state.js";
 
 const PAGE = 50;
 const FIRST_LINKS = 12;
+const MOST_FEATURES = 40;
 
 /** @type {Mount} */
 export function mountFindings(host, until) {
 	const progress = h("p.soft", { role: "status" });
 	const body = h("div");
 	const handle = mountTitled(host, "Findings", progress, body);
+	const first = Number(state().more.first) || 0;
 	let known = -1;
 
 	function tell() {
@@ -27,125 +29,110 @@ export function mountFindings(host, until) {
 			failed: "The check failed.",
 			skipped: "The data is large: it was not checked by itself.",
 		};
-		show(progress, Reflect.get(words, check.state) ?? "");
-		if (check.state === "idle" || check.state === "skipped") {
-			progress.append(" ", h("button", { onclick: () => void post("check", {}, until).then(pollSoon) }, "Check now"));
-		}
+		const isWaiting = ["idle", "skipped"].includes(check.state);
+		show(progress, Reflect.get(words, check.state), isWaiting && [" ", h("button", { onclick: () => void post("check", {}, until).then(pollSoon) }, "Check now")]);
 		const now = check.findings * 10 + (check.state === "done" ? 1 : 0);
-		if (now !== known) {
-			known = now;
-			load(Number(state().more.first ?? 0));
-		}
+		if (now !== known) load();
+		known = now;
 	}
 
-	const load = (first) =>
-		void showAnswer(body, until, get("findings", { first, count: PAGE, side: sideIndex() || null }, until), (answer) => {
-			const turn = (to) => goMore({ first: String(to) });
-			if (answer.total === 0) {
-				return show(body, answer.state === "done" ? emptyState("No findings", h("p", "Every frame is intact, and every record matches the schema.")) : null);
-			}
-			show(body, h("ul.findings", answer.findings.map(renderFinding)), pager(first, PAGE, answer.total, turn));
+	const load = () =>
+		void showAnswer(body, until, get("findings", { first, count: PAGE, side: sideIndex() }, until), ({ total, findings, state: condition }) => {
+			if (total === 0) return show(body, condition === "done" && emptyState("No findings", "Every frame is intact, and every record matches the schema."));
+			show(body, h("ul.findings", findings.map(renderFinding)), pager(first, PAGE, total));
 			const opened = state().more.open;
 			if (opened) body.querySelector(`#finding-${CSS.escape(opened)}`)?.scrollIntoView();
 		});
 
 	onStatus(tell, until);
 	tell();
-	if (known === -1) load(Number(state().more.first ?? 0));
+	if (known === -1) load();
 	return handle;
 }
 
-/** @param {any} finding */
 function renderFinding(finding) {
-	const all = /** @type {RecordKey[]} */ (finding.records ?? []);
+	const { number, severity, code, title, message, path, record, offset, feature, expected, found, likely, more, side } = finding;
+	/** @type {RecordKey[]} */
+	const all = finding.records ?? [];
+	const rest = all.slice(FIRST_LINKS);
 	const links = h("p.record-links");
-	const append = (keys) => links.append(...keys.flatMap(([split, record]) => [recordLink(split, record, null, finding.side), " "]));
-	append(all.slice(0, FIRST_LINKS));
-	if (all.length > FIRST_LINKS) {
-		const rest = all.slice(FIRST_LINKS);
-		links.append(
-			h("button.link", { onclick: (event) => {
-				/** @type {Element} */ (event.target).remove();
-				append(rest);
-				if (finding.more) links.append(h("span.soft", `and ${count(finding.more)} more`));
-			} }, `all ${count(all.length)}`),
-		);
-	} else if (finding.more) links.append(h("span.soft", `and ${count(finding.more)} more`));
-	const facts = [["expected", finding.expected], ["found", finding.found], ["likely", finding.likely]].filter(([, value]) => value);
+	const append = (keys, isLast) => links.append(...keys.flatMap(([split, one]) => [recordLink(split, one, null, side), " "]), isLast && more ? h("span.soft", `and ${count(more)} more`) : "");
+	append(all.slice(0, FIRST_LINKS), !rest.length);
+	const showRest = () => {
+		button.remove();
+		append(rest, true);
+	};
+	const button = h("button.link", { onclick: showRest }, `all ${count(all.length)}`);
+	if (rest.length) links.append(button);
+	const isKnown = (value) => value !== null && value !== undefined;
+	const where = [path, isKnown(record) && `record ${count(record)}`, isKnown(offset) && `byte ${count(offset)}`, feature];
 	return h(
 		"li.panel.finding",
-		{ id: `finding-${finding.number}` },
-		h("header", h("span", { class: `pill severity ${finding.severity}` }, finding.severity), h("code", finding.code), h("h3", printable(finding.title)), finding.count > 1 ? h("span.soft", `${count(finding.count)} times`) : null),
-		finding.message === finding.title ? null : h("p", h("bdi", printable(finding.message))),
-		h("p.soft.small", [finding.path, finding.record !== null && finding.record !== undefined ? `record ${count(finding.record)}` : null, finding.offset !== null && finding.offset !== undefined ? `byte ${count(finding.offset)}` : null, finding.feature].filter(Boolean).map((part) => printable(part)).join(", ")),
-		facts.length ? h("dl", facts.flatMap(([name, value]) => [h("dt", name), h("dd", printable(value))])) : null,
-		finding.do ? doLine(finding.do) : null,
-		all.length ? h("div.finding-records", links, h("a", { href: link({ view: "gallery", split: all[0][0], record: null, filters: [], where: "", at: 0, more: { finding: String(finding.number) } }) }, all.length === 1 ? "Show it in the gallery" : "Show them in the gallery")) : null,
+		{ id: `finding-${number}` },
+		h("header", h("span", { class: `pill severity ${severity}` }, severity), h("code", code), h("h3", printable(title)), finding.count > 1 ? h("span.soft", `${count(finding.count)} times`) : null),
+		message === title ? null : h("p", bdi(message)),
+		h("p.soft.small", printable(where.filter(Boolean).join(", "))),
+		listFacts({ expected, found, likely }),
+		doLine(finding.do),
+		all.length ? h("div.finding-records", links, h("a", { href: link({ ...setState({ finding: String(number) }), split: all[0][0] }) }, all.length === 1 ? "Show it in the gallery" : "Show them in the gallery")) : null,
 	);
 }
 
-/** Records that are equal, in one split or in two. @type {Mount} */
+/** @type {Mount} */
 export function mountPairs(host, until) {
-	const kind = state().more.kind === "leak" ? "leak" : "duplicate";
-	const first = Number(state().more.first ?? 0) || 0;
+	const { more } = state();
+	const isLeak = more.kind === "leak";
+	const first = Number(more.first) || 0;
 	const body = h("div");
-	const tab = (name, text) => h("a", { href: link({ more: name === "leak" ? { kind: name } : {} }), "aria-current": kind === name ? "true" : null }, text);
-	const handle = mountTitled(host, "Duplicates", h("nav.subtabs", { "aria-label": "Kinds of duplicates" }, tab("duplicate", "Within a split"), tab("leak", "Leaks between splits")), body);
-
+	const tabs = makeSubtabs("Kinds of duplicates", [["Within a split", link({ more: {} }), !isLeak], ["Leaks between splits", link({ more: { kind: "leak" } }), isLeak]]);
+	const handle = mountTitled(host, "Duplicates", tabs, body);
 	let drawn = "";
+	let known = "";
 
 	const load = () =>
-		void showAnswer(body, until, get("pairs", { kind, first, count: PAIRS, side: sideIndex() || null }, until), (answer) => {
-			const text = JSON.stringify([answer, getStatus()?.check.state === "done"]);
+		void showAnswer(body, until, get("pairs", { kind: isLeak ? "leak" : "duplicate", first, count: PAIRS, side: sideIndex() }, until), (answer) => {
+			const isDone = getStatus()?.check.state === "done";
+			const text = JSON.stringify([answer, isDone]);
 			if (text === drawn) return; // what is shown keeps its zoom and focus
 			drawn = text;
-			if (answer.total === 0) {
-				const check = getStatus()?.check.state;
-				show(body, emptyState(check === "done" ? "None" : "None so far", h("p", kind === "leak" ? "No record of one split is also in another one." : "No record is there twice.")));
-				return;
-			}
-			const chosen = Math.min(Number(state().more.pair ?? 0) || 0, answer.pairs.length - 1);
-			const items = answer.pairs.map(({ a, b }) => `${a[0]} ${count(a[1])} = ${b[0]} ${count(b[1])}`);
-			const twin = h("div");
-			show(body, h("p.soft", plural(answer.total, "pair")), h("div.pair-columns", makePairList(items, chosen, first, answer.total), twin));
-			const pair = answer.pairs[chosen];
-			mountTwins(twin, [{ key: pair.a, side: sideIndex() }, { key: pair.b, side: sideIndex() }], until, []);
+			const { pairs, total } = answer;
+			if (!total) return show(body, emptyState(isDone ? "None" : "None so far", isLeak ? "No record of one split is also in another one." : "No record is there twice."));
+			const chosen = Math.min(Number(more.pair) || 0, pairs.length - 1);
+			const items = pairs.map(({ a, b }) => `${a[0]} ${count(a[1])} = ${b[0]} ${count(b[1])}`);
+			const twins = h("div");
+			show(body, h("p.soft", plural(total, "pair")), h("div.pair-columns", makePairList(items, chosen, first, total), twins));
+			void mountTwins(twins, [pairs[chosen].a, pairs[chosen].b].map((key) => ({ key, side: sideIndex() })), until, []);
 		});
 
-	let known = "";
 	onStatus((status) => {
 		const now = `${status?.check.state} ${status?.check.findings}`;
-		if (now !== known) {
-			known = now;
-			load();
-		}
+		if (now !== known) load();
+		known = now;
 	}, until);
 	load();
 	return handle;
 }
 
-/** Two records next to each other; their images zoom together. @type {Signature.mountTwins} */
+/** @type {mountTwins} */
 export async function mountTwins(host, twins, until, differing) {
 	const zoom = new Zoom();
-	const differs = new Set(differing);
-	const sides = await Promise.all(
-		twins.map(async (twin) => {
-			if (!twin) return h("div.twin", h("p.gone", "not there"));
-			const [split, record] = twin.key;
-			const query = { side: twin.side || null, split, record };
-			const title = h("h3", recordLink(split, record, `${split} ${count(record)}`, twin.side));
-			try {
-				const answer = await get("record", query, until);
-				const image = answer.features.find((one) => one.view === "image" && one.value?.image?.state === "ok");
-				const facts = image?.value.image;
-				const stage = image && new Stage({ src: mediaAddress("image", { ...query, feature: image.name }), alt: `${printable(image.name, 60)} of ${split} ${record}`, width: facts.width, height: facts.height, orientation: facts.orientation, zoom, until });
-				const rows = answer.features.slice(0, 40).map((one) => h("tr", { class: differs.has(one.name) ? "differs" : null }, h("th", { scope: "row" }, breakable(one.name)), h("td", h("bdi", printable(one.value?.name ?? one.value?.text ?? one.error?.what ?? "", 100)), differs.has(one.name) ? h("span.pill.alert", "differs") : null)));
-				return h("div.twin", title, h("p.soft.small.file", printable(answer.file ?? "")), stage?.element ?? null, h("table.small-table", h("caption.hidden-visually", `Features of ${split} ${record}`), h("tbody", rows)));
-			} catch (error) {
-				return h("div.twin", title, errorPanel(error));
-			}
-		}),
-	);
-	if (!until.aborted) show(host, h("p.soft.small", "Images zoom together: wheel with Ctrl, or + and − on a focused image."), h("div.twins", sides));
+	const renderTwin = async (twin) => {
+		if (!twin) return h("div.twin", h("p.gone", "not there"));
+		const [split, record] = twin.key;
+		const query = { side: twin.side, split, record };
+		const title = h("h3", recordLink(split, record, `${split} ${count(record)}`, twin.side));
+		try {
+			const { features, file } = await get("record", query, until);
+			const image = features.find((one) => one.view === "image" && one.value?.image?.state === "ok");
+			const stage = image && new Stage({ ...image.value.image, src: mediaAddress("image", { ...query, feature: image.name }), alt: `${printable(image.name, 60)} of ${split} ${record}`, zoom, until });
+			const rows = features.slice(0, MOST_FEATURES).map(({ name, value, error }) => [breakable(name), [bdi(value?.name ?? value?.text ?? error?.what ?? "", 100), differing.includes(name) ? h("span.pill.alert", "differs") : null]]);
+			const table = makeTable(`Features of ${split} ${record}`, [], rows, "small-table");
+			table.querySelectorAll("tr").forEach((row, i) => row.classList.toggle("differs", differing.includes(features[i].name)));
+			return h("div.twin", title, h("p.soft.small.file", printable(file ?? "")), stage?.element, table);
+		} catch (error) {
+			return h("div.twin", title, errorPanel(error));
+		}
+	};
+	const shown = await Promise.all(twins.map(renderTwin));
+	if (!until.aborted) show(host, h("p.soft.small", "Images zoom together: wheel with Ctrl, or + and − on a focused image."), h("div.twins", shown));
 }
-

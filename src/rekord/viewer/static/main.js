@@ -1,258 +1,217 @@
 // @ts-check
 // The page: its head, the tabs, filters, and the view that the URL names.
 
-import { getSession, getStatus, isNarrowed, onGone, onSession, onStatus, side, sideIndex, splitName, splitStatus, watchStatus } from "./api.js";
+import { findColumn, getSession, getStatus, isNarrowed, onGone, onSession, onStatus, SETS, side, sideIndex, splitName, splitStatus, watchStatus } from "./api.js";
 import { mountCompare } from "./compare.js";
 import { mountConfusion } from "./confusion.js";
 import { mountSelectionBar, selectAll } from "./curation.js";
-import { bytes, count, h, plural, printable, show } from "./dom.js";
+import { announce, bdi, bytes, count, h, part, plural, printable, show } from "./dom.js";
 import { mountFacets } from "./facets.js";
 import { mountFindings, mountPairs } from "./findings.js";
 import { imageColumn, mountRecords } from "./gallery.js";
 import { mountKeys, openHelp, openJump } from "./keys.js";
 import { mountMosaic } from "./mosaic.js";
-import { emptyState, faultPanel, makeOptions } from "./parts.js";
+import { emptyState, faultPanel, makeForm, makeRange, makeSelect, sideMore } from "./parts.js";
 import { apply, onPreference, prefer, setPreference, switchTheme } from "./preferences.js";
 import { mountQuery } from "./query.js";
 import { mountRecord, overlayTools } from "./record.js";
 import { go, link, onState, state } from "./state.js";
-import { announce, mountStatus } from "./status.js";
 
-/** @type {[string, string, Mount][]} */
+/** @type {[string, string, Mount, (() => boolean)?][]} name, title, and when there is such a view */
 const VIEWS = [
-	["gallery", "Gallery", (host, until) => mountRecords(host, until, "gallery")],
+	["gallery", "Gallery", (host, until) => mountRecords(host, until, "gallery"), () => imageColumn() !== null],
 	["table", "Table", (host, until) => mountRecords(host, until, "table")],
-	["mosaic", "Mosaic", mountMosaic],
+	["mosaic", "Mosaic", mountMosaic, () => imageColumn() !== null],
 	["findings", "Findings", mountFindings],
 	["pairs", "Duplicates", mountPairs],
-	["compare", "Compare", mountCompare],
-	["predictions", "Predictions", mountConfusion],
+	["compare", "Compare", mountCompare, () => getSession().sides.length > 1],
+	["predictions", "Predictions", mountConfusion, () => getSession().predictions],
 	["query", "SQL", mountQuery],
 ];
 const WITH_FACETS = ["gallery", "table", "mosaic"];
 const KEPT = ["side", "image"]; // what a change of the view keeps
 
-const app = /** @type {HTMLElement} */ (document.getElementById("app"));
-const banner = h("div.banner", { role: "alert", hidden: true });
-const head = h("header.top");
-const tabs = h("nav.tabs", { "aria-label": "Views" });
-const bar = h("section.toolbar", { "aria-label": "Records shown" });
-const facets = h("aside.facets", { "aria-label": "Filters" });
-const view = h("main.view", { id: "view", tabindex: "-1" });
-const body = h("div.body", facets, view);
-const selection = h("section.selection-bar", { "aria-label": "Selection", hidden: true });
-const queryBox = h("input.query", { type: "search", spellcheck: "false", autocomplete: "off", placeholder: "SQL condition, such as label = 3" });
-/** @type {AbortController} */
+const [banner, bar, facets, view, body] = ["banner", "toolbar", "facets", "view", "body"].map(part);
+const queryBox = h("input.query", { type: "search", label: "SQL condition", spellcheck: "false", autocomplete: "off", placeholder: "SQL condition, such as label = 3" });
 let running = new AbortController();
 /** @type {ReturnType<typeof mountFacets> | null} */
 let facetPanel = null;
 /** @type {View | null} */
 let current = null;
 let facetKey = "";
+let headKey = "";
 let wasKeyboard = false;
 addEventListener("keydown", () => (wasKeyboard = true), true);
 addEventListener("pointerdown", () => (wasKeyboard = false), true);
 
+const findView = (name) => VIEWS.find(([one]) => one === name);
+
 function viewName() {
 	const name = state().view;
-	if (name === "record" || VIEWS.some(([one]) => one === name)) return name === "gallery" && !imageColumn() ? "table" : name;
-	return "gallery";
+	if (name !== "record" && !findView(name)) return "gallery";
+	return name === "gallery" && !imageColumn() ? "table" : name;
 }
+
+/** What the URL keeps, of what views keep for themselves. @param {string[]} names */
+const keep = (names = KEPT) => Object.fromEntries(Object.entries(state().more).filter(([name]) => names.includes(name)));
 
 function drawHead() {
-	const session = getSession();
-	const shown = side();
-	const status = splitStatus();
-	const switchTo = (more, split) => go({ split, more, record: null, at: 0, filters: [], where: "", view: state().view === "record" ? "gallery" : state().view });
-	const sides = h("select", { "aria-label": "Dataset", onchange: () => switchTo(sides.value === "0" ? {} : { side: sides.value }, null) }, session.sides.map((one, i) => h("option", { value: i }, `${"AB"[i]}: ${printable(one.name, 60)}`)));
-	sides.value = String(sideIndex());
-	const splits = h("select", { "aria-label": "Split", onchange: () => switchTo(sideIndex() ? { side: String(sideIndex()) } : {}, splits.value) }, makeOptions(shown.splits.map((one) => one.name)));
-	splits.value = splitName();
-	show(
-		head,
-		h("a.skip", { href: "#view" }, "Skip to the records"),
-		h("h1", h("span.brand", "rekord"), " ", session.sides.length > 1 ? sides : h("bdi", { title: printable(shown.path) }, printable(shown.name, 80))),
-		shown.splits.length > 1 ? splits : null,
-		h("p.state", { role: "status" }, ...stateOf(status)),
-		h("div.head-buttons",
-			h("button.icon", { title: "Light or dark (t)", "aria-label": "Switch between light and dark", onclick: () => announce(`${switchTheme()} theme`) }, "◐"),
-			h("button.icon", { title: "Keyboard (?)", "aria-label": "Keyboard shortcuts", onclick: openHelp }, "?")),
-	);
+	const { sides } = getSession();
+	const { splits, path, name } = side();
+	const switchTo = (index, split) => go({ split, more: sideMore(index), record: null, at: 0, filters: [], where: "", view: state().view === "record" ? "gallery" : state().view });
+	const choices = sides.map((one, i) => `${"AB"[i]}: ${one.name}`);
+	const names = splits.map((one) => one.name);
+	const title = bdi(name, 80, { title: printable(path) });
+	show(part("dataset"), sides.length > 1 ? makeSelect(choices, choices[sideIndex()], (chosen) => switchTo(choices.indexOf(chosen), null), { label: "Dataset" }) : title);
+	show(part("splits"), names.length > 1 && makeSelect(names, splitName(), (split) => switchTo(sideIndex(), split), { label: "Split" }));
+	drawState();
 }
 
-/** @type {Signature.stateOf} */
-function stateOf(status) {
+const drawState = () => show(part("state"), renderState(splitStatus()));
+
+function renderState(status) {
 	if (!status) return [];
-	const parts = [h("b", count(status.records)), ` ${status.records === 1 ? "record" : "records"}`];
-	const share = status.bytes ? Math.min(status.read_bytes / status.bytes, 1) : 0;
-	if (!status.complete && ["front", "indexing"].includes(status.state)) {
-		const meter = h("progress", { max: 1, value: share, "aria-label": "Indexing" });
-		meter.value = share;
-		parts.push(" so far ", meter, h("span.soft", ` indexing, ${bytes(status.read_bytes)} of ${bytes(status.bytes)}`));
-	}
-	if (status.state === "partial") parts.push(h("span.pill", { title: printable(status.note ?? "") }, "front only"));
-	if (status.damaged > 0) parts.push(" ", h("a.pill.alert.damaged-badge", { href: link({ view: "findings", record: null, more: keep() }) }, `${count(status.damaged)} damaged`));
+	const { records, complete, read_bytes, bytes: all, note, damaged } = status;
 	const check = getStatus()?.check;
-	if (check && check.errors + check.warnings > 0) parts.push(" ", h("a.pill.alert", { href: link({ view: "findings", record: null, more: keep() }) }, plural(check.findings, "finding")));
-	return parts;
-}
-
-function keep() {
-	return Object.fromEntries(Object.entries(state().more).filter(([name]) => KEPT.includes(name)));
+	const badge = (style, text) => h(`a.pill.alert${style}`, { href: link({ view: "findings", record: null, more: keep() }) }, text);
+	return [
+		h("b", count(records)),
+		` ${records === 1 ? "record" : "records"}`,
+		!complete && ["front", "indexing"].includes(status.state) && [" so far ", h("progress", { max: 1, value: Math.min(read_bytes / (all || 1), 1), label: "Indexing" }), h("span.soft", ` indexing, ${bytes(read_bytes)} of ${bytes(all)}`)],
+		status.state === "partial" && h("span.pill", { title: printable(note ?? "") }, "front only"),
+		damaged > 0 && badge(".damaged-badge", `${count(damaged)} damaged`),
+		check && check.errors + check.warnings > 0 && badge("", plural(check.findings, "finding")),
+	].flat();
 }
 
 function drawTabs() {
-	const session = getSession();
 	const now = viewName();
-	const isThere = (name) => (name !== "compare" || session.sides.length > 1) && (name !== "predictions" || session.predictions) && (!["gallery", "mosaic"].includes(name) || imageColumn() !== null);
-	show(tabs, VIEWS.filter(([name]) => isThere(name)).map(([name, text]) => {
-		const keepsSet = WITH_FACETS.includes(name);
-		const more = keepsSet ? { ...keep(), ...Object.fromEntries(Object.entries(state().more).filter(([key]) => ["finding", "cell", "tag"].includes(key))) } : keep();
+	show(part("tabs"), VIEWS.filter(([, , , isThere]) => !isThere || isThere()).map(([name, text]) => {
+		const more = keep(WITH_FACETS.includes(name) ? [...KEPT, ...SETS] : KEPT);
 		return h("a", { href: link({ view: name, record: null, at: 0, more }), "aria-current": now === name ? "page" : null }, text);
 	}));
 }
 
 function drawBar() {
 	const now = viewName();
+	const { where, filters, more } = state();
 	bar.hidden = !WITH_FACETS.includes(now);
 	if (bar.hidden) return;
-	queryBox.value = state().where;
-	queryBox.setAttribute("aria-label", "SQL condition");
-	const { finding, cell, tag } = state().more;
+	queryBox.value = where;
+	const { finding, cell, tag } = more;
 	const special = finding !== undefined ? `finding ${finding}` : cell !== undefined ? `truth and prediction ${cellName(cell)}` : tag !== undefined ? `tag ${tag}` : null;
-	const without = Object.fromEntries(Object.entries(state().more).filter(([name]) => !["finding", "cell", "tag"].includes(name)));
+	const without = keep(Object.keys(more).filter((name) => !SETS.includes(name)));
+	const chip = (change, label, text) => h("a.chip", { href: link({ ...change, at: 0 }), label }, printable(text, 80), h("span", { "aria-hidden": "true" }, " ×"));
 	const overlays = side().overlays.find((one) => one.image === imageColumn()?.name);
-	const tile = h("input", { type: "range", min: 96, max: 420, step: 12, "aria-label": "Tile size", value: prefer().tile, oninput: () => setPreference("tile", Number(tile.value)) });
-	const filterButton = h("button.only-narrow", { "aria-expanded": String(document.body.classList.contains("show-facets")), onclick: () => {
-		const on = document.body.classList.toggle("show-facets");
-		filterButton.setAttribute("aria-expanded", String(on));
-	} }, "Filters");
+	const [hasMasks, hasBoxes] = [Boolean(overlays?.masks.length), Boolean(overlays?.boxes.length)];
+	const tile = makeRange("Tile size", 96, 420, 12, prefer().tile, { oninput: () => setPreference("tile", Number(tile.value)) });
+	const toggleFacets = () => filterButton.setAttribute("aria-expanded", String(document.body.classList.toggle("show-facets")));
+	const filterButton = h("button.only-narrow", { "aria-expanded": String(document.body.classList.contains("show-facets")), onclick: toggleFacets }, "Filters");
 	show(
 		bar,
 		filterButton,
-		getSession().sql ? h("form.query-form", { role: "search", onsubmit: (event) => (event.preventDefault(), go({ where: queryBox.value.trim(), at: 0 })) }, queryBox) : null,
-		special ? h("a.chip", { href: link({ more: without, at: 0 }), "aria-label": `${printable(special, 80)}: show all` }, printable(special, 80), h("span", { "aria-hidden": "true" }, " ×")) : null,
-		state().filters.map((filter) => h("a.chip", { href: link({ filters: state().filters.filter((one) => one !== filter), at: 0 }), "aria-label": `Filter on ${printable(filter.feature, 60)}: remove` }, printable(filter.feature, 40), h("span", { "aria-hidden": "true" }, " ×"))),
+		getSession().sql ? makeForm(() => go({ where: queryBox.value.trim(), at: 0 }), { class: "query-form", role: "search" }, queryBox) : null,
+		special ? chip({ more: without }, `${printable(special, 80)}: show all`, special) : null,
+		filters.map((filter) => chip({ filters: filters.filter((one) => one !== filter) }, `Filter on ${printable(filter.feature, 60)}: remove`, filter.feature)),
 		isNarrowed() ? h("button.link", { onclick: () => void selectAll() }, "Select all") : null,
 		h("span.spring"),
-		now === "gallery" && overlays && (overlays.masks.length || overlays.boxes.length) ? overlayTools(overlays.masks.length > 0, overlays.boxes.length > 0, running.signal) : null,
+		now === "gallery" && (hasMasks || hasBoxes) ? overlayTools(hasMasks, hasBoxes, running.signal) : null,
 		now === "gallery" ? h("label.check.tile-size", "Size", tile) : null,
 		h("button", { onclick: () => openJump(current) }, "Go to…"),
 	);
 }
 
-/** @param {string} cell */
 function cellName(cell) {
-	const names = side().columns.find((one) => one.name === side().label)?.classes ?? [];
+	const names = findColumn(side().label)?.classes ?? [];
 	return cell.split(",").map((one) => names[Number(one)] ?? one).join(" → ");
 }
 
 function drawFacets() {
-	const isShown = WITH_FACETS.includes(viewName());
-	facets.hidden = !isShown;
-	body.classList.toggle("with-facets", isShown);
-	if (!isShown) return;
-	const now = state();
-	const key = JSON.stringify([sideIndex(), splitName(), now.where, now.filters, now.more.finding, now.more.cell, now.more.tag]);
+	facets.hidden = !WITH_FACETS.includes(viewName());
+	body.classList.toggle("with-facets", !facets.hidden);
+	if (facets.hidden) return;
+	const { where, filters } = state();
+	const key = JSON.stringify([sideIndex(), splitName(), where, filters, keep(SETS)]);
 	if (key === facetKey) return;
 	facetKey = key;
-	if (facetPanel) return void facetPanel.reload();
-	facetPanel = mountFacets(facets, new AbortController().signal);
+	if (facetPanel) void facetPanel.reload();
+	else facetPanel = mountFacets(facets, new AbortController().signal);
 }
 
 function drawView() {
 	running.abort();
 	running = new AbortController();
+	current = null;
 	const name = viewName();
-	const error = side()?.error;
+	const { error, splits } = side();
 	view.className = `view view-${name}`;
-	if (error) {
-		show(view, h("h2.view-title", { tabindex: "-1" }, "This cannot be opened"), faultPanel(error));
-		current = null;
-		return;
-	}
-	if (!side().splits.length) {
-		show(view, emptyState("No records"));
-		current = null;
-		return;
-	}
-	const mount = name === "record" ? mountRecord : /** @type {Mount} */ (VIEWS.find(([one]) => one === name)?.[2]);
+	if (error) return show(view, h("h2.view-title", { tabindex: "-1" }, "This cannot be opened"), faultPanel(error));
+	if (!splits.length) return show(view, emptyState("No records"));
 	show(view);
-	current = mount(view, running.signal);
+	const mount = name === "record" ? mountRecord : findView(name)?.[2];
+	current = mount?.(view, running.signal) ?? null;
 }
 
-function title() {
+function drawTitle() {
 	const name = viewName();
-	const text = name === "record" ? `Record ${state().record ?? 0}` : VIEWS.find(([one]) => one === name)?.[1];
+	const text = name === "record" ? `Record ${state().record ?? 0}` : findView(name)?.[1];
 	document.title = `${text} – ${printable(side().name, 60)} – rekord`;
 }
 
-/** @param {State} now */
-function keyOfView(now) {
-	// Where the page is scrolled to is no reason to draw it again.
-	return JSON.stringify({ ...now, at: 0 });
+function drawAll() {
+	facetKey = "";
+	drawHead();
+	drawTabs();
+	drawView();
+	drawBar();
+	drawFacets();
+	drawTitle();
 }
+
+// Where the page is scrolled to is no reason to draw it again.
+const keyOfView = (now) => JSON.stringify({ ...now, at: 0 });
 
 onState((now, before) => {
 	const isSameView = now.view === before.view;
-	const focusInFacets = facets.contains(document.activeElement);
-	const hadFocusInView = view.contains(document.activeElement) || document.activeElement === document.body;
+	const focused = document.activeElement;
+	const focusInFacets = facets.contains(focused);
+	const hadFocusInView = view.contains(focused) || focused === document.body;
+	const losesFocus = bar.contains(focused) && focused !== queryBox;
 	drawHead();
 	drawTabs();
 	if (keyOfView(now) !== keyOfView(before)) drawView();
 	else if (now.at !== before.at) current?.jump(now.at);
-	if (!bar.contains(document.activeElement) || document.activeElement === queryBox) drawBar();
-	else {
-		drawBar();
-		bar.querySelector("button")?.focus();
-	}
+	drawBar();
+	if (losesFocus) bar.querySelector("button")?.focus();
 	drawFacets();
-	title();
+	drawTitle();
 	if (!isSameView || now.record !== before.record) announce(document.title);
 	if (wasKeyboard && !focusInFacets && (hadFocusInView || !isSameView)) current?.focus();
 });
 
-onSession(() => {
-	drawHead();
-	drawTabs();
-	drawBar();
-	facetKey = "";
-	drawFacets();
-	drawView();
+onSession(drawAll);
+onStatus(() => {
+	const key = JSON.stringify([splitStatus(), getStatus()?.check]);
+	if (key !== headKey) drawState();
+	headKey = key;
 });
-onStatus(drawHeadSoon);
 onPreference((changed) => {
 	if (changed === "patterns") drawBar();
 });
 onGone((isGone) => {
 	banner.hidden = !isGone;
 	show(banner, isGone ? "The server does not answer. It may have been stopped: run rekord view again. This page tries again by itself." : "");
-	document.body.classList.toggle("server-gone", isGone);
 	if (!isGone && view.querySelector(".notice, .empty")) drawView();
 });
 
-let lastHead = "";
-function drawHeadSoon() {
-	const key = JSON.stringify([splitStatus(), getStatus()?.check]);
-	if (key === lastHead) return;
-	lastHead = key;
-	const line = head.querySelector(".state");
-	if (line) show(line, ...stateOf(splitStatus()));
-}
-
 apply();
-mountStatus();
-app.append(banner, head, tabs, bar, body, selection);
-mountSelectionBar(selection);
-drawHead();
-drawTabs();
-drawView();
-drawBar();
-drawFacets();
-title();
+part("theme").onclick = () => announce(`${switchTheme()} theme`);
+part("keys").onclick = openHelp;
+mountSelectionBar(part("selection"));
+drawAll();
 mountKeys(
 	() => current,
 	() => (bar.hidden ? go({ view: "query", record: null }) : queryBox.focus()),
 	VIEWS.map(([name]) => name),
 );
-watchStatus();
+void watchStatus();

@@ -2,93 +2,103 @@
 // Small parts that several views share: badges, notices, copying, links to records, and what a failure looks like.
 
 import { ApiError, getSession } from "./api.js";
-import { count, h, plural, printable, show } from "./dom.js";
+import { bdi, count, h, notify, plural, printable, show } from "./dom.js";
+import { classColour } from "./images.js";
+import { isSelected, select } from "./selection.js";
 import { goMore, link, linkMore, recordState } from "./state.js";
-import { notify } from "./status.js";
 
-/** The link to a record. @type {Signature.recordLink} */
-export function recordLink(split, record, text = null, side = undefined) {
-	const more = side ? { side: String(side) } : /** @type {Record<string, string>} */ ({});
-	const isOnly = getSession().sides[side ?? 0]?.splits.length === 1;
-	return h("a", { href: link({ ...recordState(split, record), more, where: "", filters: [], sort: "" }) }, text ?? (isOnly ? count(record) : `${split} ${count(record)}`));
+/** @type {recordLink} */
+export function recordLink(split, record, text = null, side = 0) {
+	const isOnly = getSession().sides[side]?.splits.length === 1;
+	const href = link({ ...recordState(split, record), more: sideMore(side), where: "", filters: [], sort: "" });
+	return h("a", { href }, text ?? (isOnly ? count(record) : `${split} ${count(record)}`));
 }
+
+/** @type {sideMore} */
+export const sideMore = (side) => (side ? { side: String(side) } : {});
+
+/** @type {selectBox} */
+export function selectBox(split, record, props = {}) {
+	const box = h("input", { type: "checkbox", checked: isSelected(split, record), onchange: () => select(split, record, box.checked), ...props });
+	return box;
+}
+
+const STATES = { damaged: "damaged", invalid: "does not match the schema", too_large: "too large", pending: "not indexed yet" };
 
 /** The state of a record that is not simply fine. @param {string} state */
 export function stateBadge(state) {
-	const words = { damaged: "damaged", invalid: "does not match the schema", too_large: "too large", pending: "not indexed yet" };
-	const text = Reflect.get(words, state);
+	const text = Reflect.get(STATES, state);
 	return text ? h("span", { class: state === "pending" ? "pill" : "pill alert" }, text) : null;
 }
 
-/** An error of the server: what happened, and what to do. @type {Signature.errorPanel} */
+/** How many findings a record has. @param {number[] | undefined} findings */
+export const findingBadge = (findings) => (findings?.length ? h("span.pill.alert", plural(findings.length, "finding")) : null);
+
+/** The colour of a class. @param {number | string} code */
+export const classDot = (code) => h("i.dot", { "aria-hidden": "true", style: { background: classColour(Number(code) + 1) } });
+
+/** @type {errorPanel} */
 export function errorPanel(error, title = "This cannot be shown") {
 	if (error instanceof ApiError) return faultPanel(error.told, title);
 	return h("div.notice", { role: "alert" }, h("b", "No answer from the server."), h("p", "It may have been stopped. Run rekord view again."));
 }
 
-/** @type {Signature.faultPanel} */
+/** @type {faultPanel} */
 export function faultPanel(told, title = "This cannot be shown") {
-	/** @type {[string, unknown][]} */
-	const facts = [
-		["where", told.location && Object.entries(told.location).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${typeof value === "number" ? count(value) : value}`).join(", ")],
-		["expected", told.expected],
-		["found", told.found],
-		["likely", told.likely],
-	];
+	const where = Object.entries(told.location ?? {}).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${typeof value === "number" ? count(value) : value}`);
 	return h(
 		"div.notice",
 		{ role: "alert" },
 		h("b", told.code ? `${told.code}: ` : `${title}: `),
 		printable(told.what),
-		h("dl", facts.filter(([, value]) => value).map(([name, value]) => [h("dt", name), h("dd", printable(value))]).flat()),
-		told.do ? doLine(told.do) : null,
+		listFacts({ where: where.join(", "), expected: told.expected, found: told.found, likely: told.likely }),
+		doLine(told.do),
 	);
 }
 
-/** What to do, with a button that copies it. @param {string} text */
+/** @type {listFacts} */
+export function listFacts(facts) {
+	const known = Object.entries(facts).filter(([, value]) => value);
+	return known.length ? h("dl", known.flatMap(([name, value]) => [h("dt", name), h("dd", printable(value))])) : null;
+}
+
+/** What to do, with a button that copies it. @param {string | null} [text] */
 export function doLine(text) {
+	if (!text) return null;
 	const isCommand = /^(rekord|pip|python|rm|rk\.|import) ?/.test(text); // else advice, which nobody pastes
 	return h("p.do", h("span.soft", "do "), isCommand ? [h("code", printable(text)), " ", copyButton(text, "Copy what to do")] : printable(text));
 }
 
-/** @type {Signature.copyButton} */
+/** @type {copyButton} */
 export function copyButton(text, label = "Copy") {
-	return h(
-		"button.small-button",
-		{
-			"aria-label": label,
-			onclick: async () => {
-				const value = typeof text === "string" ? text : text();
-				try {
-					await navigator.clipboard.writeText(value);
-				} catch {
-					copyByCommand(value);
-				}
-				notify("Copied.");
-			},
-		},
-		"Copy",
-	);
+	const onclick = async () => {
+		try {
+			await navigator.clipboard.writeText(text);
+		} catch {
+			copyByCommand(text);
+		}
+		notify("Copied.");
+	};
+	return h("button.small-button", { label, onclick }, "Copy");
 }
 
 // Where the page is not allowed to use the clipboard, such as in a frame of a notebook.
-/** @param {string} text */
-function copyByCommand(text) {
-	const area = h("textarea.hidden-visually", { value: text });
+function copyByCommand(value) {
+	const area = h("textarea.hidden-visually", { value });
 	document.body.append(area);
 	area.select();
 	document.execCommand("copy");
 	area.remove();
 }
 
-/** A view below its heading. @type {Signature.mountTitled} */
+/** @type {mountTitled} */
 export function mountTitled(host, title, ...children) {
 	const heading = h("h2.view-title", { tabindex: "-1" }, title);
 	show(host, heading, ...children);
 	return { focus: () => heading.focus(), current: () => null, jump() {}, total: () => null };
 }
 
-/** What an answer becomes, or why there is none. @type {Signature.showAnswer} */
+/** @type {showAnswer} */
 export async function showAnswer(host, until, request, draw, title) {
 	try {
 		const answer = await request;
@@ -98,48 +108,80 @@ export async function showAnswer(host, until, request, draw, title) {
 	}
 }
 
-/** A part that scrolls by itself, also by keyboard. @type {Signature.makeScrollable} */
-export function makeScrollable(label, child, style = "") {
-	return h(`div.scroll-x${style}`, { tabindex: "0", role: "region", "aria-label": label }, child);
+/** @type {makeScrollable} */
+export const makeScrollable = (label, child, style = "") => h(`div.scroll-x${style}`, { tabindex: "0", role: "region", label }, child);
+
+/** @type {makeForm} */
+export const makeForm = (submit, props, ...children) => h("form", { onsubmit: (event) => (event.preventDefault(), submit()), ...props }, ...children);
+
+/** @type {makeOptions} */
+export const makeOptions = (names) => names.map((name) => h("option", { value: name }, printable(name, 60)));
+
+/** @type {makeSelect} */
+export function makeSelect(names, value, onchange, props = {}) {
+	const select = h("select", { onchange: () => onchange(select.value), ...props }, makeOptions(names));
+	select.value = value;
+	return select;
 }
 
-/** The options of a select. @type {Signature.makeOptions} */
-export function makeOptions(names) {
-	return names.map((name) => h("option", { value: name }, printable(name, 60)));
+/** @type {makeRange} */
+export function makeRange(label, min, max, step, value, props) {
+	const slider = h("input", { type: "range", label, min, max, step, ...props });
+	slider.value = String(value);
+	return slider;
 }
 
 export const PAIRS = 100;
 
-/** Pairs of records, of which one is chosen. @type {Signature.makePairList} */
+/** @type {makePairList} */
 export function makePairList(items, chosen, first, total) {
 	const list = items.map((item, i) => h("li", h("a", { href: linkMore({ pair: String(i) }), "aria-current": i === chosen ? "true" : null }, item)));
-	return h("div", h("ul.pair-list", list), pager(first, PAIRS, total, (to) => goMore({ first: String(to), pair: "0" })));
+	return h("div", h("ul.pair-list", list), pager(first, PAIRS, total, { pair: "0" }));
 }
 
-/** Nothing is to be seen. @type {Signature.emptyState} */
-export function emptyState(title, ...children) {
-	return h("div.empty", h("h2", title), ...children);
-}
+/** @type {makeSubtabs} */
+export const makeSubtabs = (label, tabs) => h("nav.subtabs", { label }, tabs.map(([text, href, isOn]) => h("a", { href, "aria-current": isOn ? "true" : null }, text)));
 
-/** A table of which the parts are given. @type {Signature.makeTable} */
+/** @type {emptyState} */
+export const emptyState = (title, text = null, child = null) => h("div.empty", h("h2", title), text && h("p", text), child);
+
+/** @type {makeTable} */
 export function makeTable(caption, heads, rows, style = "") {
+	const cell = (value, i) => (i === 0 ? h("th", { scope: "row" }, value) : value instanceof HTMLTableCellElement ? value : typeof value === "number" ? h("td.n", count(value)) : h("td", value));
 	return h(
 		"table",
 		{ class: style },
 		h("caption.hidden-visually", caption),
-		h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))),
-		h("tbody", rows.map((row) => h("tr", row.map((cell, i) => (i === 0 ? h("th", { scope: "row" }, cell) : h("td", { class: typeof cell === "number" ? "n" : null }, typeof cell === "number" ? count(cell) : cell)))))),
+		heads.length ? h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))) : null,
+		h("tbody", rows.map((row) => h("tr", row.map(cell)))),
 	);
 }
 
-/** Buttons to earlier and later parts of a long list. @type {Signature.pager} */
-export function pager(first, size, total, show) {
-	if (total <= size && first === 0) return null;
-	return h(
-		"nav.pager",
-		{ "aria-label": "Pages" },
-		h("button", { disabled: first === 0, onclick: () => show(Math.max(first - size, 0)) }, "Previous"),
-		h("span", `${count(total ? first + 1 : 0)}–${count(Math.min(first + size, total))} of ${plural(total, "entry", "entries")}`),
-		h("button", { disabled: first + size >= total, onclick: () => show(first + size) }, "Next"),
-	);
+/** @type {foldedTable} */
+export function foldedTable(caption, heads, rows) {
+	const body = makeScrollable(caption, null, ".tall");
+	return h("details", { ontoggle: () => body.childElementCount || show(body, makeTable(caption, heads, rows(), "small-table")) }, h("summary", "Table"), body);
 }
+
+/** @type {makeCaption} */
+export const makeCaption = (name, words) => h("figcaption", bdi(name), " ", words.filter(Boolean).join(", "));
+
+/** @type {makeFigure} */
+export const makeFigure = (name, words, style, ...children) => h("figure", { class: style }, makeCaption(name, words), ...children);
+
+/** @type {pager} */
+export function pager(first, size, total, more = {}) {
+	if (total <= size && first === 0) return null;
+	const text = `${count(total ? first + 1 : 0)}–${count(Math.min(first + size, total))} of ${plural(total, "entry", "entries")}`;
+	return makePager("Pages", first, first - size, first + size, total, text, (to) => goMore({ first: String(to), ...more }));
+}
+
+/** @type {makePager} */
+export const makePager = (label, first, previous, next, total, text, turn) =>
+	h(
+		"nav.pager",
+		{ label },
+		h("button", { disabled: first === 0, onclick: () => turn(Math.max(previous, 0)) }, "Previous"),
+		h("span", text),
+		h("button", { disabled: next >= total, onclick: () => turn(next) }, "Next"),
+	);

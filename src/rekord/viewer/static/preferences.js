@@ -15,55 +15,56 @@ const DEFAULTS = {
 };
 const KEY = "rekord.view";
 
-/** @returns {Preferences} */
-function load() {
+/** @type {recall} */
+export function recall(storage, key, otherwise) {
 	try {
-		const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-		const known = Object.entries(DEFAULTS).map(([name, value]) => [name, typeof kept[name] === typeof value ? kept[name] : value]);
-		return Object.fromEntries(known);
+		return JSON.parse(storage().getItem(key) ?? "null") ?? otherwise;
 	} catch {
-		return { ...DEFAULTS }; // storage is blocked, or holds something else
+		return otherwise; // it is blocked, or holds something else
 	}
 }
 
-const preferences = load();
+/** @type {keep} */
+export function keep(storage, key, value) {
+	try {
+		storage().setItem(key, JSON.stringify(value));
+	} catch {
+		// It is blocked or full: the value holds for this page only.
+	}
+}
+
+const kept = recall(() => localStorage, KEY, {});
+/** @type {Preferences} */
+const preferences = { ...DEFAULTS };
+for (const [name, value] of Object.entries(DEFAULTS)) if (typeof kept[name] === typeof value) Reflect.set(preferences, name, kept[name]);
 const changes = /** @type {AnEvent<[keyof Preferences]>} */ (makeEvent());
 export const onPreference = changes.on;
 
 /** @returns {Readonly<Preferences>} */
-export function prefer() {
-	return preferences;
-}
+export const prefer = () => preferences;
 
-/**
- * @template {keyof Preferences} K
- * @param {K} name
- * @param {Preferences[K]} value
- */
+/** @type {setPreference} */
 export function setPreference(name, value) {
 	preferences[name] = value;
-	try {
-		localStorage.setItem(KEY, JSON.stringify(preferences));
-	} catch {
-		// It holds for this page only.
-	}
+	keep(() => localStorage, KEY, preferences);
 	apply();
 	changes.emit(name);
 }
 
 export function apply() {
+	const { theme, masks, boxes, opacity } = preferences;
 	const root = document.documentElement;
-	if (preferences.theme === "auto") delete root.dataset.theme;
-	else root.dataset.theme = preferences.theme;
-	root.classList.toggle("no-masks", !preferences.masks);
-	root.classList.toggle("no-boxes", !preferences.boxes);
-	root.style.setProperty("--mask-opacity", String(preferences.opacity));
+	if (theme === "auto") delete root.dataset.theme;
+	else root.dataset.theme = theme;
+	root.classList.toggle("no-masks", !masks);
+	root.classList.toggle("no-boxes", !boxes);
+	root.style.setProperty("--mask-opacity", String(opacity));
 }
 
 /** Light becomes dark, and dark light. */
 export function switchTheme() {
-	const isDark =
-		preferences.theme === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : preferences.theme === "dark";
+	const { theme } = preferences;
+	const isDark = theme === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : theme === "dark";
 	setPreference("theme", isDark ? "light" : "dark");
 	return isDark ? "light" : "dark";
 }

@@ -2,23 +2,22 @@
 // SQL over the records, read-only.
 
 import { getSession, post, sideIndex, splitName } from "./api.js";
-import { h, number, plural, printable, show } from "./dom.js";
-import { errorPanel, makeScrollable, makeTable, mountTitled, recordLink } from "./parts.js";
+import { announce, bdi, h, number, plural, printable, show } from "./dom.js";
+import { errorPanel, makeForm, makeScrollable, makeTable, mountTitled, recordLink } from "./parts.js";
 import { goMore, state } from "./state.js";
-import { announce } from "./status.js";
 
 /** @type {Mount} */
 export function mountQuery(host, until) {
 	const body = h("div");
-	const area = h("textarea.code", { rows: 4, spellcheck: "false", "aria-label": "SQL query", placeholder: "SELECT label, count(*) FROM records GROUP BY label" });
+	const area = h("textarea.code", { rows: 4, spellcheck: "false", label: "SQL query", placeholder: "SELECT label, count(*) FROM records GROUP BY label" });
 	area.value = state().more.query ?? "";
-	const cancel = h("button", { hidden: true, onclick: () => void post("cancel", { id: running }) }, "Cancel");
 	let running = "";
-	const form = h("form", { onsubmit: (event) => {
-		event.preventDefault();
+	const cancel = h("button", { hidden: true, onclick: () => void post("cancel", { id: running }) }, "Cancel");
+	const submit = () => {
 		goMore({ query: area.value }, { quiet: true });
 		void run();
-	} }, area, h("p.buttons", h("button", { type: "submit" }, "Run"), cancel, h("span.soft.small", "Ctrl + Enter. Read-only; 10 seconds and 1,000 rows at most.")));
+	};
+	const form = makeForm(submit, {}, area, h("p.buttons", h("button", { type: "submit" }, "Run"), cancel, h("span.soft.small", "Ctrl + Enter. Read-only; 10 seconds and 1,000 rows at most.")));
 	area.addEventListener("keydown", (event) => {
 		if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 	});
@@ -30,13 +29,12 @@ export function mountQuery(host, until) {
 		cancel.hidden = false;
 		show(body, h("p.soft", { role: "status" }, "Running…"));
 		try {
-			const answer = await post("sql", { query: area.value, side: sideIndex(), split: splitName(), limit: 1000, id: running }, until);
-			const cell = (value) => (value === null ? h("span.soft", "null") : typeof value === "number" ? number(value) : typeof value === "object" ? printable("hex" in value ? `${value.bytes} bytes ${value.hex}` : JSON.stringify(value), 200) : h("bdi", printable(value, 200)));
-			const heads = answer.columns.map((one) => h("span", { title: one.type }, printable(one.name, 60)));
-			const rows = answer.rows.map((row, i) => [...(answer.records ? [recordLink(answer.records[i][0], answer.records[i][1], null, sideIndex())] : []), ...row.map(cell)]);
-			const text = `${plural(answer.rows.length, "row")}${answer.more ? " (more exist)" : ""}, ${answer.seconds.toFixed(2)} s`;
+			const { columns, rows, records, more, seconds } = await post("sql", { query: area.value, side: sideIndex(), split: splitName(), limit: 1000, id: running }, until);
+			const heads = columns.map((one) => h("span", { title: one.type }, printable(one.name, 60)));
+			const link = (i) => (records ? [recordLink(records[i][0], records[i][1], null, sideIndex())] : []);
+			const text = `${plural(rows.length, "row")}${more ? " (more exist)" : ""}, ${seconds.toFixed(2)} s`;
 			announce(text);
-			show(body, h("p.soft", text), makeScrollable("Result", makeTable("Result", [...(answer.records ? ["record"] : []), ...heads], rows), ".panel"));
+			show(body, h("p.soft", text), makeScrollable("Result", makeTable("Result", [...(records ? ["record"] : []), ...heads], rows.map((row, i) => [...link(i), ...row.map(renderValue)])), ".panel"));
 		} catch (error) {
 			if (!until.aborted) show(body, errorPanel(error, "The query failed"));
 		} finally {
@@ -48,3 +46,9 @@ export function mountQuery(host, until) {
 	return { ...handle, focus: () => area.focus() };
 }
 
+function renderValue(value) {
+	if (value === null) return h("span.soft", "null");
+	if (typeof value === "number") return number(value);
+	if (typeof value !== "object") return bdi(value, 200);
+	return printable("hex" in value ? `${value.bytes} bytes ${value.hex}` : JSON.stringify(value), 200);
+}

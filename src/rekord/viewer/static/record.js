@@ -1,26 +1,25 @@
 // @ts-check
 // One record: its image with overlays, every feature, its steps, and its bytes.
 
-import { ApiError, get, getMask, getSession, isNarrowed, mediaAddress, side, sideIndex, splitName } from "./api.js";
-import { breakable, bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
-import { findColumn, imageColumn } from "./gallery.js";
-import { mountHex } from "./hex.js";
-import { classColour, makeSwatch, patternName } from "./masks.js";
-import { mountAudio, mountTensor, mountVideo } from "./media.js";
-import { errorPanel, faultPanel, makeScrollable, makeTable, stateBadge } from "./parts.js";
+import { ApiError, findColumn, get, getMask, getSession, isNarrowed, mediaAddress, recordQuery, side, splitName } from "./api.js";
+import { announce, bdi, breakable, bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
+import { imageColumn } from "./gallery.js";
+import { makeSwatch, patternName, Stage } from "./images.js";
+import { mountAudio, mountHex, mountTensor, mountVideo } from "./media.js";
+import { classDot, errorPanel, faultPanel, findingBadge, makeCaption, makeFigure, makeRange, makeScrollable, makeTable, selectBox, stateBadge } from "./parts.js";
 import { onPreference, prefer, setPreference } from "./preferences.js";
-import { isSelected, onSelection, select } from "./selection.js";
-import { Stage } from "./stage.js";
+import { isSelected, onSelection } from "./selection.js";
 import { go, leaveRecord, link, recordState, state } from "./state.js";
-import { announce } from "./status.js";
+
+const MOST_STEPS = 500;
+const LONG_TEXT = 120;
 
 /** @type {Mount} */
 export function mountRecord(host, until) {
 	const record = state().record ?? 0;
 	const split = splitName();
-	const query = { side: sideIndex() || null, split, record };
-	/** @type {any} */
-	let shown = null;
+	const query = recordQuery(split, record);
+	let shown = /** @type {any} */ (null);
 	let wantsFocus = false;
 	show(host, h("p.soft", { role: "status" }, `Loading record ${count(record)}…`));
 
@@ -30,24 +29,21 @@ export function mountRecord(host, until) {
 			draw(answer);
 			if (wantsFocus) focus();
 		})
-		.catch((error) => until.aborted || show(host, navigation(null), errorPanel(error, `Record ${record} cannot be shown`)));
+		.catch((error) => until.aborted || show(host, navigation({}), errorPanel(error, `Record ${record} cannot be shown`)));
 
 	function focus() {
 		wantsFocus = !shown;
-		const target = host.querySelector(".stage") ?? host.querySelector(".record-title");
-		if (target instanceof HTMLElement) target.focus();
+		/** @type {HTMLElement | null} */ (host.querySelector(".stage") ?? host.querySelector(".record-title"))?.focus();
 	}
 
-	function navigation(answer) {
-		const previous = answer?.previous ?? null;
-		const next = answer?.next ?? null;
-		const box = h("input", { type: "checkbox", checked: isSelected(split, record), onchange: () => select(split, record, box.checked) });
+	function navigation({ state: condition = "", file = null, file_record = 0, previous = null, next = null }) {
+		const box = selectBox(split, record);
 		onSelection(() => (box.checked = isSelected(split, record)), until);
 		return h(
 			"div.record-head",
-			h("h2.record-title", { tabindex: "-1" }, `Record ${count(record)}`, " ", answer ? stateBadge(answer.state) : null),
-			h("span.soft.file", answer?.file ? h("bdi", `${printable(answer.file)}, record ${count(answer.file_record)}`) : null),
-			h("nav.record-nav", { "aria-label": "Records" },
+			h("h2.record-title", { tabindex: "-1" }, `Record ${count(record)}`, " ", stateBadge(condition)),
+			h("span.soft.file", file !== null ? bdi(`${file}, record ${count(file_record)}`) : null),
+			h("nav.record-nav", { label: "Records" },
 				h("label.check", box, "Select"),
 				step("Previous", previous),
 				step("Next", next),
@@ -60,163 +56,152 @@ export function mountRecord(host, until) {
 	}
 
 	function draw(answer) {
-		/** @type {Feature[]} */
 		const features = [...answer.features, ...(answer.undeclared ?? [])];
-		const media = h("div.record-media");
-		const facts = h("div.record-facts");
-		show(host, navigation(answer), answer.error ? faultPanel(answer.error) : null, findingsOf(answer), h("div.record-columns", media, facts));
-		if (answer.state === "too_large") {
-			facts.append(h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(getSession().limits.record_bytes)}, or ${bytes(getSession().limits.decoded_bytes)} once decoded, are shown by their first bytes.`));
-		}
-		drawMedia(media, answer, features);
-		facts.append(featureTable(features, answer), ...extra(features, answer));
-		const hexHost = h("section.panel");
-		facts.append(hexHost);
-		mountHex(hexHost, query, until);
+		const { record_bytes, decoded_bytes } = getSession().limits;
+		const isTooLarge = answer.state === "too_large";
+		show(
+			host,
+			navigation(answer),
+			answer.error ? faultPanel(answer.error) : null,
+			findingsOf(answer.findings ?? []),
+			h(
+				"div.record-columns",
+				drawMedia(features),
+				h("div.record-facts",
+					isTooLarge ? h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(record_bytes)}, or ${bytes(decoded_bytes)} once decoded, are shown by their first bytes.`) : null,
+					featureTable(features, answer),
+					stepTable(answer.steps ?? []),
+					mountHex(query, until)),
+			),
+		);
 		announce(`Record ${count(record)} of ${split}`);
 	}
 
-	function findingsOf(answer) {
-		if (!answer.findings?.length) return null;
-		const links = answer.findings.slice(0, 10).map((one) => h("a", { href: link({ view: "findings", record: null, more: { open: String(one.number) } }) }, `${one.code}: ${printable(one.title, 80)}`));
-		return h("p.record-findings", h("span.pill.alert", plural(answer.findings.length, "finding")), " ", ...links.flatMap((one) => [one, " "]));
+	function findingsOf(findings) {
+		const links = findings.slice(0, 10).flatMap((one) => [" ", h("a", { href: link({ view: "findings", record: null, more: { open: String(one.number) } }) }, `${one.code}: ${printable(one.title, 80)}`)]);
+		return findings.length ? h("p.record-findings", findingBadge(findings), links) : null;
 	}
 
-	function drawMedia(media, answer, features) {
-		const overlay = side().overlays;
-		const shownMasks = new Set(overlay.flatMap((one) => one.masks));
+	function drawMedia(features) {
+		const { overlays } = side();
+		const media = h("div.record-media");
+		const shownMasks = new Set(overlays.flatMap((one) => one.masks));
 		const output = h("output.reading", { "aria-live": "polite" }, "Point at a pixel.");
-		let hasStage = false;
 		const wanted = imageColumn()?.name;
 		const images = features
 			.filter((one) => one.view === "image" || (one.view === "mask" && !shownMasks.has(one.name)))
 			.sort((a, b) => Number(b.name === wanted) - Number(a.name === wanted));
-		for (const feature of images) {
-			const facts = feature.value?.image;
-			if (feature.error || !facts || facts.state !== "ok") {
-				media.append(h("figure", h("figcaption", printable(feature.name)), feature.error ? faultPanel(feature.error) : h("p.gone", facts ? `${facts.width} × ${facts.height}: ${facts.state.replace("_", " ")}` : "no image")));
-				continue;
-			}
-			hasStage = true;
-			const stage = new Stage({
-				src: mediaAddress("image", { ...query, feature: feature.name }),
-				alt: `${printable(feature.name, 60)} of record ${record}`,
-				width: facts.width,
-				height: facts.height,
-				orientation: facts.orientation,
-				until,
-				onRead: (reading) => show(output, ...readingText(reading)),
-			});
-			const legend = h("ul.legend", { "aria-label": "Classes" });
-			media.append(h("figure.record-image", stage.element, h("figcaption", h("bdi", printable(feature.name)), ` ${facts.width} × ${facts.height} ${facts.format}`, facts.orientation > 1 ? `, EXIF orientation ${facts.orientation}` : "", `, ${bytes(facts.bytes ?? feature.bytes)}`), legend));
-			const related = overlay.find((one) => one.image === feature.name);
-			const masks = feature.view === "mask" ? [feature.name] : (related?.masks ?? []);
-			for (const name of masks) {
-				const column = findColumn(name) ?? feature;
-				getMask({ ...query, feature: name }, until)
-					.then((data) => {
-						stage.addMask(name, data, column.classes, column.ignore);
-						drawLegend(legend, stage);
-					})
-					.catch((error) => until.aborted || legend.append(h("li.soft", `${printable(name)}: ${error instanceof ApiError ? printable(error.told.what) : "no answer"}`)));
-			}
-			for (const name of related?.boxes ?? []) {
-				const boxes = features.find((one) => one.name === name)?.value?.boxes;
-				if (boxes?.boxes?.length) stage.addBoxes(boxes, findColumn(name)?.classes ?? null);
-			}
-			onPreference((changed) => changed === "patterns" && drawLegend(legend, stage), until);
-		}
-		if (hasStage) {
-			const hasMask = overlay.some((one) => one.masks.length);
-			const hasBoxes = overlay.some((one) => one.boxes.length);
+		media.append(...images.map((feature) => drawImage(feature, features, output)));
+		if (media.querySelector(".stage")) {
+			const [hasMask, hasBoxes] = [overlays.some((one) => one.masks.length), overlays.some((one) => one.boxes.length)];
 			media.prepend(h("div.stage-tools", hasMask || hasBoxes ? overlayTools(hasMask, hasBoxes, until) : null, output));
 		}
 		for (const feature of features) {
-			if (feature.error) continue;
-			const one = { ...query, feature: feature.name };
-			if (feature.value?.audio) mountAudio(media, one, feature, until);
-			else if (feature.value?.video) mountVideo(media, one, feature, until);
-			else if (feature.value?.tensor && feature.view === "tensor") mountTensor(media, one, feature, until);
-			else if (feature.value?.string !== undefined && feature.value.string.length > 120) {
-				media.append(h("figure.panel", h("figcaption", printable(feature.name)), h("pre.text", { tabindex: "0", dir: "auto" }, printableLines(feature.value.string)), feature.value.truncated ? h("p.soft.small", "The rest is not shown.") : null));
+			const { value, name } = feature;
+			const one = { ...query, feature: name };
+			if (feature.error || !value) continue;
+			if (value.audio) media.append(mountAudio(one, feature, until));
+			else if (value.video) media.append(mountVideo(one, feature, until));
+			else if (value.tensor && feature.view === "tensor") media.append(mountTensor(one, feature, until));
+			else if (value.string?.length > LONG_TEXT) {
+				media.append(makeFigure(name, [], "panel", h("pre.text", { tabindex: "0", dir: "auto" }, printableLines(value.string)), value.truncated ? h("p.soft.small", "The rest is not shown.") : null));
 			}
 		}
 		media.hidden = media.childElementCount === 0;
+		return media;
+	}
+
+	function drawImage(feature, features, output) {
+		const { name, value, error } = feature;
+		const facts = value?.image;
+		if (error || !facts || facts.state !== "ok") {
+			return makeFigure(name, [], "", error ? faultPanel(error) : h("p.gone", facts ? `${facts.width} × ${facts.height}: ${facts.state.replace("_", " ")}` : "no image"));
+		}
+		const stage = new Stage({ ...facts, src: mediaAddress("image", { ...query, feature: name }), alt: `${printable(name, 60)} of record ${record}`, until, onRead: (reading) => show(output, readingText(reading)) });
+		const legend = h("ul.legend", { label: "Classes" });
+		const related = side().overlays.find((one) => one.image === name);
+		for (const mask of feature.view === "mask" ? [name] : (related?.masks ?? [])) {
+			const column = findColumn(mask) ?? feature;
+			getMask({ ...query, feature: mask }, until)
+				.then((data) => {
+					stage.addMask(mask, data, column.classes, column.ignore);
+					drawLegend(legend, stage);
+				})
+				.catch((failure) => until.aborted || legend.append(h("li.soft", `${printable(mask)}: ${failure instanceof ApiError ? printable(failure.told.what) : "no answer"}`)));
+		}
+		for (const box of related?.boxes ?? []) {
+			const boxes = features.find((one) => one.name === box)?.value?.boxes;
+			if (boxes?.boxes?.length) stage.addBoxes(boxes, findColumn(box)?.classes ?? null);
+		}
+		onPreference((changed) => changed === "patterns" && drawLegend(legend, stage), until);
+		const words = [`${facts.width} × ${facts.height} ${facts.format}`, facts.orientation > 1 && `EXIF orientation ${facts.orientation}`, bytes(facts.bytes ?? feature.bytes)];
+		return h("figure.record-image", stage.element, makeCaption(name, words), legend);
 	}
 
 	function readingText(reading) {
 		if (!reading) return ["Point at a pixel."];
 		const where = `x ${reading.x}, y ${reading.y}`;
-		return reading.ids.length === 0
-			? [where]
-			: reading.ids.flatMap(({ feature, id, name }) => [h("b.reading-class", name === null ? `class ${id}` : printable(name, 60)), ` ${where} `, h("span.soft", "id "), h("span.reading-id", String(id)), reading.ids.length > 1 ? ` (${printable(feature, 40)}) ` : ""]);
+		if (!reading.ids.length) return [where];
+		return reading.ids.flatMap(({ feature, id, name }) => [h("b.reading-class", name === null ? `class ${id}` : printable(name, 60)), ` ${where} `, h("span.soft", "id "), h("span.reading-id", String(id)), reading.ids.length > 1 ? ` (${printable(feature, 40)}) ` : ""]);
 	}
 
 	function drawLegend(legend, stage) {
-		show(
-			legend,
-			stage.masks.flatMap(({ data, counts, names, ignore }) => {
-				const total = data.ids.length;
-				return counts.slice(0, 60).map(([id, pixels]) => {
-					const name = id === ignore ? "ignored" : (names?.[id] ?? `class ${id}`);
-					const share = `${((100 * pixels) / total).toFixed(1)} %`;
-					return h("li", h("button.legend-button", { "aria-pressed": String(!stage.hiddenIds.has(id)), "aria-label": `${printable(name, 60)}, id ${id}, ${share}${prefer().patterns ? `, ${patternName(id)}` : ""}: show`, onclick: (event) => {
-						stage.toggleId(id);
-						/** @type {HTMLElement} */ (event.currentTarget).setAttribute("aria-pressed", String(!stage.hiddenIds.has(id)));
-					} }, makeSwatch(id, prefer().patterns, ignore), h("bdi", printable(name, 40)), h("span.soft", ` ${id} · ${share}`)));
-				});
-			}),
-		);
+		const { patterns } = prefer();
+		const entry = ({ data, names, ignore }, [id, pixels]) => {
+			const name = id === ignore ? "ignored" : (names?.[id] ?? `class ${id}`);
+			const share = `${((100 * pixels) / data.ids.length).toFixed(1)} %`;
+			const isShown = () => String(!stage.hiddenIds.has(id));
+			const onclick = () => {
+				stage.toggleId(id);
+				button.setAttribute("aria-pressed", isShown());
+			};
+			const label = `${printable(name, 60)}, id ${id}, ${share}${patterns ? `, ${patternName(id)}` : ""}: show`;
+			const button = h("button.legend-button", { "aria-pressed": isShown(), label, onclick }, makeSwatch(id, patterns, ignore), bdi(name, 40), h("span.soft", ` ${id} · ${share}`));
+			return h("li", button);
+		};
+		show(legend, stage.masks.flatMap((mask) => mask.counts.slice(0, 60).map((one) => entry(mask, one))));
 	}
 
 	function featureTable(features, answer) {
 		const rows = features.map((feature) => [
-			h("bdi", { title: feature.summary ?? "" }, breakable(feature.name)),
+			breakable(feature.name, feature.summary ?? ""),
 			valueOf(feature),
 			h("span", printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span.pill", "undeclared") : null),
 			[feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.map((size) => size ?? "?").join(", ")}]` : null].filter(Boolean).join(" "),
 			h("span.n", bytes(feature.bytes)),
 		]);
-		const missing = (answer.missing ?? []).map((name) => [h("bdi", breakable(name)), h("span.soft", "missing"), "", "", ""]);
-		if (!rows.length && !missing.length) return "";
+		const missing = (answer.missing ?? []).map((name) => [breakable(name), h("span.soft", "missing"), "", "", ""]);
+		if (!rows.length && !missing.length) return null;
 		const table = makeTable("Features", ["feature", "value", "kind", "dtype and shape", "bytes"], [...rows, ...missing], "features");
-		const more = answer.more_features ? h("p.soft.small", `${count(answer.more_features)} more features are not shown.`) : null;
-		return h("section.panel", h("h3", "Features"), makeScrollable("Features", table), more);
+		return h("section.panel", h("h3", "Features"), makeScrollable("Features", table), answer.more_features ? h("p.soft.small", `${count(answer.more_features)} more features are not shown.`) : null);
 	}
 
-	function valueOf(feature) {
-		if (feature.error) return h("span.alert", `${feature.error.code ?? ""} ${printable(feature.error.what, 120)}`);
-		const value = feature.value ?? {};
-		if (value.code !== undefined) {
-			const dot = h("i.dot", { "aria-hidden": "true" });
-			dot.style.background = classColour(Number(value.code) + 1);
-			return h("span", dot, h("bdi", printable(value.name ?? value.text, 80)), h("span.soft", ` ${value.code}`));
+	function valueOf({ error, value, count: length }) {
+		if (error) return h("span.alert", `${error.code ?? ""} ${printable(error.what, 120)}`);
+		const { code, string, values, names, boxes, name, text = "" } = value ?? /** @type {any} */ ({});
+		if (code !== undefined) return h("span", classDot(code), bdi(name ?? text, 80), h("span.soft", ` ${code}`));
+		if (string !== undefined) return bdi(string, 160, { dir: "auto" });
+		if (Array.isArray(values) && values.length) {
+			const first = (names ?? values).slice(0, 8).map((one) => printable(one, 60)).join(", ");
+			if (values.length <= 8) return h("code", first);
+			return h("details", h("summary", h("code", `${first}, …`)), h("pre", { tabindex: "0" }, values.join(", "), length > values.length ? `, … (${count(length)} values)` : ""));
 		}
-		if (value.string !== undefined) return h("bdi", { dir: "auto" }, printable(value.string, 160));
-		if (Array.isArray(value.values) && value.values.length) {
-			const text = (value.names ?? value.values).slice(0, 8).map((one) => printable(one, 60)).join(", ");
-			if (value.values.length <= 8) return h("code", text);
-			return h("details", h("summary", h("code", `${text}, …`)), h("pre", { tabindex: "0" }, value.values.join(", "), feature.count > value.values.length ? `, … (${count(feature.count)} values)` : ""));
-		}
-		if (value.boxes?.boxes) {
-			return h("details", h("summary", plural(value.boxes.count ?? value.boxes.boxes.length, "box", "boxes")), makeTable("Boxes", ["class", "ymin", "xmin", "ymax", "xmax"], value.boxes.boxes.map((box, i) => [printable(value.boxes.names?.[i] ?? value.boxes.labels?.[i] ?? i, 60), ...box.map((side) => number(Number(side)))]), "small-table"));
-		}
-		return h("bdi", printable(value.text ?? "", 160));
+		if (!boxes?.boxes) return bdi(text, 160);
+		const rows = boxes.boxes.map((box, i) => [printable(boxes.names?.[i] ?? boxes.labels?.[i] ?? i, 60), ...box.map((edge) => number(Number(edge)))]);
+		return h("details", h("summary", plural(boxes.count ?? rows.length, "box", "boxes")), makeTable("Boxes", ["class", "ymin", "xmin", "ymax", "xmax"], rows, "small-table"));
 	}
 
-	function extra(features, answer) {
-		if (!answer.steps) return [];
-		const longest = Math.max(...answer.steps.map((one) => one.values.length), 0);
-		const rows = Array.from({ length: Math.min(longest, 500) }, (_, i) => [String(i), ...answer.steps.map((one) => (one.values[i] ? stepValue(one, one.values[i], i) : h("span.soft", "–")))]);
-		const heads = ["step", ...answer.steps.map((one) => h("bdi", `${printable(one.name, 60)} (${count(one.count)})`))];
-		return [h("section.panel", h("h3", "Steps"), makeScrollable("Steps", makeTable("Steps", heads, rows, "steps"), ".tall"))];
+	function stepTable(lists) {
+		if (!lists.length) return null;
+		const longest = Math.max(...lists.map((one) => one.values.length));
+		const rows = Array.from({ length: Math.min(longest, MOST_STEPS) }, (_, i) => [String(i), ...lists.map((one) => (one.values[i] ? stepValue(one, one.values[i], i) : h("span.soft", "–")))]);
+		const heads = ["step", ...lists.map((one) => bdi(`${printable(one.name, 60)} (${count(one.count)})`))];
+		return h("section.panel", h("h3", "Steps"), makeScrollable("Steps", makeTable("Steps", heads, rows, "steps"), ".tall"));
 	}
 
-	function stepValue(list, value, step) {
-		if (value.image?.state === "ok") {
-			return h("img.step-image", { loading: "lazy", alt: `${printable(list.name, 40)}, step ${step}`, src: mediaAddress("thumb", { ...query, feature: list.name, step, px: 96 }) });
-		}
-		return h("bdi", printable(value.name ?? value.string ?? value.text ?? "", 120));
+	function stepValue({ name }, value, step) {
+		if (value.image?.state !== "ok") return bdi(value.name ?? value.string ?? value.text ?? "", 120);
+		return h("img.step-image", { loading: "lazy", alt: `${printable(name, 40)}, step ${step}`, src: mediaAddress("thumb", { ...query, feature: name, step, px: 96 }) });
 	}
 
 	return {
@@ -231,18 +216,15 @@ export function mountRecord(host, until) {
 	};
 }
 
-/** Switches of the overlays. @type {Signature.overlayTools} */
+/** @type {overlayTools} */
 export function overlayTools(hasMask, hasBoxes, until) {
-	const element = h("div.overlay-tools", { role: "group", "aria-label": "Overlays" });
+	const element = h("div.overlay-tools", { role: "group", label: "Overlays" });
+	const toggle = (name, text) => h("label.check", h("input", { type: "checkbox", checked: prefer()[name], onchange: (event) => setPreference(name, event.target.checked) }), text);
 	function draw() {
-		const toggle = (name, text) => h("label.check", h("input", { type: "checkbox", checked: prefer()[name], onchange: (event) => setPreference(name, /** @type {HTMLInputElement} */ (event.target).checked) }), text);
-		const opacity = h("input", { type: "range", min: 0, max: 1, step: 0.05, value: prefer().opacity, "aria-label": "Opacity of masks", oninput: () => setPreference("opacity", Number(opacity.value)) });
-		show(element, hasMask ? toggle("masks", "Masks") : null, hasMask ? opacity : null, hasMask ? toggle("patterns", "Patterns") : null, hasBoxes ? toggle("boxes", "Boxes") : null);
+		const opacity = makeRange("Opacity of masks", 0, 1, 0.05, prefer().opacity, { oninput: () => setPreference("opacity", Number(opacity.value)) });
+		show(element, hasMask ? [toggle("masks", "Masks"), opacity, toggle("patterns", "Patterns")] : null, hasBoxes ? toggle("boxes", "Boxes") : null);
 	}
 	draw();
-	onPreference((changed) => {
-		if (element.contains(document.activeElement)) return;
-		if (changed !== "theme") draw();
-	}, until);
+	onPreference((changed) => changed === "theme" || element.contains(document.activeElement) || draw(), until);
 	return element;
 }

@@ -1,15 +1,12 @@
 // @ts-check
 // Rows of the records shown, fetched by pages where they become visible.
 
-import { ApiError, get, recordSet } from "./api.js";
+import { get, recordSet } from "./api.js";
 
-const PAGE = 60;
+export const PAGE = 60;
 
 export class Rows {
-	/**
-	 * @param {AbortSignal} until
-	 * @param {{onPage: (first: number, end: number) => void, onTotal: () => void, onError: (error: unknown) => void}} listeners
-	 */
+	/** @param {AbortSignal} until @param {RowListeners} listeners */
 	constructor(until, listeners) {
 		this.until = until;
 		this.listeners = listeners;
@@ -19,7 +16,6 @@ export class Rows {
 		this.isLoaded = false;
 		/** @type {string[]} */
 		this.columns = [];
-		this.moreColumns = 0;
 		/** @type {Map<number, Row>} */
 		this.rows = new Map();
 		/** @type {Map<number, AbortController>} */
@@ -33,24 +29,19 @@ export class Rows {
 	/** Fetch what is missing of a range, and give up what was asked for elsewhere. @param {number} start @param {number} end */
 	want(start, end) {
 		const [first, last] = [Math.floor(start / PAGE), Math.floor(Math.max(end - 1, start) / PAGE)];
-		for (const [page, controller] of this.loading) {
-			if (page < first - 1 || page > last + 1) controller.abort();
-		}
+		for (const [page, controller] of this.loading) if (page < first - 1 || page > last + 1) controller.abort();
 		for (let page = first; page <= last; page += 1) {
-			const from = Math.max(start, page * PAGE);
-			if (!this.loading.has(page) && !this.rows.has(from)) void this.load(page);
+			if (!this.loading.has(page) && !this.rows.has(Math.max(start, page * PAGE))) void this.load(page);
 		}
 	}
 
 	async load(page) {
 		const controller = new AbortController();
-		const stop = () => controller.abort();
-		this.until.addEventListener("abort", stop);
 		this.loading.set(page, controller);
 		try {
-			const answer = await get("rows", { ...this.query, first: page * PAGE, count: PAGE }, controller.signal);
+			const signal = AbortSignal.any([controller.signal, this.until]);
+			const answer = await get("rows", { ...this.query, first: page * PAGE, count: PAGE }, signal);
 			this.columns = answer.columns;
-			this.moreColumns = answer.more_columns;
 			answer.rows.forEach((row, i) => this.rows.set(answer.first + i, row));
 			const isNew = !this.isLoaded || answer.total > this.total || answer.complete !== this.complete;
 			this.isLoaded = true;
@@ -60,12 +51,9 @@ export class Rows {
 			if (isNew) this.listeners.onTotal();
 			this.listeners.onPage(answer.first, answer.first + answer.rows.length);
 		} catch (error) {
-			if (controller.signal.aborted) return;
-			if (error instanceof ApiError && error.status === 503) setTimeout(() => this.until.aborted || void this.load(page), 500);
-			else this.listeners.onError(error);
+			if (!controller.signal.aborted && !this.until.aborted) this.listeners.onError(error);
 		} finally {
 			this.loading.delete(page);
-			this.until.removeEventListener("abort", stop);
 		}
 	}
 
@@ -78,7 +66,6 @@ export class Rows {
 	/** More records were found since. @param {number} total @param {boolean} complete */
 	grow(total, complete) {
 		if (total <= this.total && complete === this.complete) return;
-		// The last page may have been short.
 		this.total = Math.max(total, this.total);
 		this.complete = complete;
 		this.listeners.onTotal();

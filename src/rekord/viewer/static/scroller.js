@@ -4,7 +4,7 @@
 // Browsers limit the height of an element (Firefox to 17,895,697 px), so the scroll range of a long list is scaled:
 // dragging the scroll bar covers the whole list, while the wheel still moves by pixels.
 
-import { onceAFrame } from "./dom.js";
+import { clamp, h, onceAFrame } from "./dom.js";
 
 const MAX_HEIGHT = 12_000_000;
 const OVERSCAN_ROWS = 2;
@@ -14,7 +14,7 @@ export class Scroller {
 		this.host = host;
 		this.list = list;
 		this.renderItem = render;
-		this.onRange = onRange ?? (() => {});
+		this.onRange = onRange;
 		this.total = 0;
 		this.rowHeight = 100;
 		this.columns = 1;
@@ -24,8 +24,7 @@ export class Scroller {
 		this.end = 0;
 		/** @type {Map<number, HTMLElement>} */
 		this.items = new Map();
-		this.spacer = document.createElement("div");
-		this.spacer.className = "spacer";
+		this.spacer = h("div.spacer");
 		host.append(this.spacer, list);
 		list.classList.add("window");
 		this.settle = 0;
@@ -88,16 +87,25 @@ export class Scroller {
 	}
 
 	moveTo(position) {
-		this.position = Math.max(Math.min(position, this.fullHeight() - this.host.clientHeight), 0);
+		this.position = clamp(position, 0, Math.max(this.range(), 0));
 		this.alignBar();
 		this.update();
 	}
 
+	/** How far the list can be scrolled, in its own pixels. */
+	range() {
+		return this.fullHeight() - this.host.clientHeight;
+	}
+
+	/** How far the scroll bar can move. */
+	barRange() {
+		return this.spacer.offsetHeight - this.host.clientHeight;
+	}
+
 	// The scroll bar shows where in the whole list the window is.
 	alignBar() {
-		const range = this.fullHeight() - this.host.clientHeight;
-		const barRange = this.spacer.offsetHeight - this.host.clientHeight;
-		this.host.scrollTop = range > 0 ? (this.position / range) * barRange : 0;
+		const range = this.range();
+		this.host.scrollTop = range > 0 ? (this.position / range) * this.barRange() : 0;
 		this.lastTop = this.host.scrollTop;
 	}
 
@@ -106,14 +114,12 @@ export class Scroller {
 		const delta = top - this.lastTop;
 		if (delta === 0) return;
 		this.lastTop = top;
-		const range = this.fullHeight() - this.host.clientHeight;
-		const barRange = this.spacer.offsetHeight - this.host.clientHeight;
-		const isScaled = this.fullHeight() > MAX_HEIGHT;
-		if (!isScaled) this.position = top;
+		const [range, barRange] = [this.range(), this.barRange()];
+		if (this.fullHeight() <= MAX_HEIGHT) this.position = top;
 		else if (Math.abs(delta) > this.host.clientHeight || top <= 0 || top >= barRange - 1) {
 			this.position = (top / barRange) * range;
 		} else {
-			this.position = Math.max(Math.min(this.position + delta, range), 0);
+			this.position = clamp(this.position + delta, 0, range);
 			clearTimeout(this.settle);
 			this.settle = setTimeout(() => (this.alignBar(), this.update()), 150);
 		}

@@ -3,24 +3,14 @@
 
 import { sideIndex } from "./api.js";
 import { makeEvent } from "./dom.js";
-
-/** @typedef {[string, number]} RecordKey split and number */
+import { keep, recall } from "./preferences.js";
 
 const KEY = `rekord.selection.${location.pathname}`;
 /** @type {Set<string>} */
-const selected = new Set(load());
+const selected = new Set(recall(() => sessionStorage, KEY, []));
 const changes = makeEvent();
 export const onSelection = changes.on;
 
-function load() {
-	try {
-		return JSON.parse(sessionStorage.getItem(KEY) ?? "[]");
-	} catch {
-		return [];
-	}
-}
-
-/** @param {string} split @param {number} record */
 const name = (split, record) => `${sideIndex()}\n${split}\n${record}`;
 
 /** @param {string} split @param {number} record */
@@ -35,13 +25,13 @@ export function selectedRecords() {
 		.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]));
 }
 
-/** @type {Signature.select} */
+/** @type {select} */
 export function select(split, record, on = !isSelected(split, record)) {
 	selectMany([[split, record]], on);
 	return on;
 }
 
-/** @type {Signature.selectMany} */
+/** @type {selectMany} */
 export function selectMany(records, on) {
 	for (const [split, record] of records) {
 		if (on) selected.add(name(split, record));
@@ -56,10 +46,6 @@ export function clearSelection() {
 }
 
 function changed() {
-	try {
-		sessionStorage.setItem(KEY, JSON.stringify([...selected]));
-	} catch {
-		// Not kept over a reload.
-	}
+	keep(() => sessionStorage, KEY, [...selected]);
 	changes.emit();
 }

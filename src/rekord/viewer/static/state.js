@@ -1,25 +1,24 @@
 // @ts-check
 // What the page shows, all of it in the URL: a copied link shows the same, and Back works.
 
-import { makeEvent } from "./dom.js";
+import { hasModifier, makeEvent } from "./dom.js";
 
 const KNOWN = new Set(["view", "split", "record", "where", "sort", "at"]);
 
-/** @type {Signature.parseState} */
-export function parseState(search) {
+/** @type {parseState} */
+function parseState(search) {
 	const query = new URLSearchParams(search);
 	/** @type {Map<string, Filter>} */
 	const filters = new Map();
 	/** @type {Record<string, string>} */
 	const more = {};
 	for (const [name, value] of query) {
+		const feature = name.slice(name.indexOf(".") + 1);
 		if (name.startsWith("in.")) {
-			const feature = name.slice(3);
-			const filter = filters.get(feature) ?? { feature, values: [] };
-			filters.set(feature, { feature, values: [...(filter.values ?? []), value] });
+			filters.set(feature, { feature, values: [...(filters.get(feature)?.values ?? []), value] });
 		} else if (name.startsWith("range.")) {
 			const [low, high] = value.split("..").map(Number);
-			if (!Number.isNaN(low) && !Number.isNaN(high)) filters.set(name.slice(6), { feature: name.slice(6), range: [low, high] });
+			if (!Number.isNaN(low) && !Number.isNaN(high)) filters.set(feature, { feature, range: [low, high] });
 		} else if (!KNOWN.has(name)) more[name] = value;
 	}
 	return {
@@ -34,27 +33,25 @@ export function parseState(search) {
 	};
 }
 
+function wholeNumber(text) {
+	return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
+}
+
 /** @param {State} state */
-export function formatState(state) {
+function formatState({ view, split, record, where, filters, sort, at, more }) {
 	const query = new URLSearchParams();
-	if (state.view !== "gallery") query.set("view", state.view);
-	if (state.split !== null) query.set("split", state.split);
-	if (state.record !== null) query.set("record", String(state.record));
-	if (state.where) query.set("where", state.where);
-	for (const { feature, values, range } of state.filters) {
+	if (view !== "gallery") query.set("view", view);
+	if (split !== null) query.set("split", split);
+	if (record !== null) query.set("record", String(record));
+	if (where) query.set("where", where);
+	for (const { feature, values, range } of filters) {
 		for (const value of values ?? []) query.append(`in.${feature}`, value);
 		if (range) query.set(`range.${feature}`, range.join(".."));
 	}
-	if (state.sort) query.set("sort", state.sort);
-	if (state.at) query.set("at", String(state.at));
-	for (const [name, value] of Object.entries(state.more)) query.set(name, value);
-	const text = query.toString();
-	return text ? `?${text}` : "?";
-}
-
-/** @param {string | null} text */
-function wholeNumber(text) {
-	return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
+	if (sort) query.set("sort", sort);
+	if (at) query.set("at", String(at));
+	for (const [name, value] of Object.entries(more)) query.set(name, value);
+	return `?${query}`;
 }
 
 /** @type {State} */
@@ -63,52 +60,41 @@ let lastView = current.view === "record" ? "gallery" : current.view;
 const changes = /** @type {AnEvent<[State, State]>} */ (makeEvent());
 export const onState = changes.on;
 
-export function state() {
-	return current;
-}
+export const state = () => current;
 
-/** Show something else. A step that Back should return to is pushed; scrolling is not. @type {Signature.go} */
+/** @type {go} */
 export function go(change, { replace = false, quiet = false } = {}) {
 	const before = current;
-	const next = { ...current, ...change };
-	const url = formatState(next);
+	const url = link(change);
 	if (url === formatState(before)) return;
-	setCurrent(next);
+	setCurrent({ ...current, ...change });
 	if (replace) history.replaceState(null, "", url);
 	else history.pushState(null, "", url);
 	if (!quiet) changes.emit(current, before);
 }
 
-/** @param {State} next */
 function setCurrent(next) {
 	current = next;
 	if (next.view !== "record") lastView = next.view;
 }
 
-/** The state that leaves a record, for the view it was opened from. @type {Signature.leaveRecord} */
-export function leaveRecord(isNarrowed) {
-	return { view: lastView, record: null, at: isNarrowed ? current.at : current.record ?? 0 };
-}
+/** @type {leaveRecord} */
+export const leaveRecord = (isNarrowed) => ({ view: lastView, record: null, at: isNarrowed ? current.at : current.record ?? 0 });
 
-/** The link to a changed state. @type {Signature.link} */
-export function link(change) {
-	return formatState({ ...current, ...change });
-}
+/** @type {link} */
+export const link = (change) => formatState({ ...current, ...change });
 
-/** The link to a change of what one view keeps for itself. @type {Signature.linkMore} */
-export function linkMore(change) {
-	return link({ more: { ...current.more, ...change } });
-}
+/** @type {linkMore} */
+export const linkMore = (change) => link({ more: { ...current.more, ...change } });
 
-/** @type {Signature.goMore} */
-export function goMore(change, how) {
-	go({ more: { ...current.more, ...change } }, how);
-}
+/** @type {goMore} */
+export const goMore = (change, how) => go({ more: { ...current.more, ...change } }, how);
 
-/** The state that opens one record. @type {Signature.recordState} */
-export function recordState(split, record) {
-	return { view: "record", split, record, at: 0, more: {} };
-}
+/** @type {recordState} */
+export const recordState = (split, record) => ({ view: "record", split, record, at: 0, more: {} });
+
+/** @type {setState} */
+export const setState = (more) => ({ view: "gallery", record: null, filters: [], where: "", at: 0, more });
 
 addEventListener("popstate", () => {
 	const before = current;
@@ -119,7 +105,7 @@ addEventListener("popstate", () => {
 // Links within the page change the state without loading it again; with a modifier the browser opens a tab.
 document.addEventListener("click", (event) => {
 	const anchor = event.target instanceof Element ? event.target.closest("a[href^='?']") : null;
-	if (!anchor || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+	if (!anchor || event.button !== 0 || hasModifier(event) || event.shiftKey) return;
 	event.preventDefault();
 	go(parseState(/** @type {HTMLAnchorElement} */ (anchor).search));
 });
