@@ -208,11 +208,9 @@ def test_the_viewer_shows_the_same_of_a_bucket(written: Path, server: ObjectServ
     for root in (str(written), server.bucket):
         with open_viewer(f"{root}/ds") as viewer:
             status = viewer.wait()
-            viewer.wait_for_check()
+            rows = viewer.json("rows", split="train", first=20, count=20)["rows"]
             documents = {
-                "rows": viewer.json("rows", split="train", first=20, count=20)["rows"],
-                "record": viewer.json("record", split="train", record=5),
-                "findings": viewer.json("findings"),
+                "rows": [[row[name] for name in ("record", "file", "file_record", "offset")] for row in rows],
                 "splits": status["sides"][0]["splits"],
             }
         found.append(json.loads(json.dumps(documents).replace(root, "ROOT")))
