@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from object_server import ObjectServer
 
 import rekord as rk
 from rekord.errors import RekordError, UsageError
@@ -237,7 +238,9 @@ def test_the_output_is_next_to_the_input(place, path, out):
 
 
 def test_the_output_of_a_remote_dataset_is_local(place):
-    assert plan_edit("delete", "s3://bucket/data/flowers", CHOSEN).out == str(place / "flowers-curated")
+    with ObjectServer() as server, server.environment():
+        path = f"{server.bucket}/data/flowers"
+        assert plan_edit("delete", path, CHOSEN).out == str(place / "flowers-curated")
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,11 @@ export function mountPairs(host, until) {
 
 	const load = () =>
 		void showAnswer(body, until, get("pairs", { kind: isLeak ? "leak" : "duplicate", first, count: PAIRS, side: sideIndex() }, until), (answer) => {
+			const { pairs, total } = answer;
 			const isDone = getStatus()?.check.state === "done";
-			const text = JSON.stringify([answer, isDone]);
+			const text = JSON.stringify(total ? [pairs, total] : isDone);
 			if (text === drawn) return; // what is shown keeps its zoom and focus
 			drawn = text;
-			const { pairs, total } = answer;
 			if (!total) return show(body, emptyState(isDone ? "None" : "None so far", isLeak ? "No record of one split is also in another one." : "No record is there twice."));
 			const chosen = Math.min(Number(more.pair) || 0, pairs.length - 1);
 			const items = pairs.map(({ a, b }) => `${a[0]} ${count(a[1])} = ${b[0]} ${count(b[1])}`);

@@ -6,6 +6,7 @@ import { clamp, h, hasModifier, onceAFrame, printable } from "./dom.js";
 import { onPreference, prefer } from "./preferences.js";
 
 // The colours of the reports (codec/preview.py); class 0 is usually the background and stays clear.
+/** @type {[number, number, number][]} */
 const COLOURS = [
 	[230, 57, 70], [42, 157, 143], [244, 162, 97], [69, 123, 157], [233, 196, 106],
 	[155, 93, 229], [0, 187, 249], [241, 91, 181], [106, 153, 78], [188, 108, 37],
@@ -28,8 +29,13 @@ function isGap(pattern, x, y) {
 	return pattern === 4 && (x & 7) < 3;
 }
 
-// A pixel of a canvas, as the machine orders its bytes.
-const pack = (colour, alpha) => new Uint32Array(new Uint8Array([...colour, alpha]).buffer)[0];
+const isLittleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+
+function pack([red, green, blue], alpha) {
+	return isLittleEndian
+		? ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0
+		: ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
+}
 
 const MAX_KEPT_PIXELS = 1 << 23;
 /** @type {WeakMap<HTMLCanvasElement, ImageData>} what a canvas was drawn from: allocating it takes as long as filling it */
@@ -44,6 +50,7 @@ export function drawMask(canvas, { ids, width, height }, { ignore = null, hidden
 	const image = known ?? context.createImageData(width, height);
 	if (width * height <= MAX_KEPT_PIXELS) kept.set(canvas, image);
 	const pixels = new Uint32Array(image.data.buffer);
+	/** @returns {[number, number, number]} */
 	const colourOf = (id) => (id === ignore ? [128, 128, 128] : COLOURS[(id - 1) % COLOURS.length]);
 	const isClear = (id) => id <= 0 || hidden.has(id);
 	if (!(ids instanceof Uint8Array)) {

@@ -66,10 +66,12 @@ export function mountMosaic(host, until) {
 	}
 
 	const batchOf = (tile) => batches[Math.floor(tile / BATCH)];
+	const entryAt = (tile) => HEADER + ENTRY * (tile - batchOf(tile).first);
+	const codeOf = (tile) => batchOf(tile).view.getInt32(entryAt(tile) + 4, true);
 	function entryOf(tile) {
-		const { view, first } = batchOf(tile);
-		const at = HEADER + ENTRY * (tile - first);
-		return { record: view.getUint32(at, true), code: view.getInt32(at + 4, true), split: side().splits[view.getUint8(at + 8)]?.name ?? "", fault: STATES[view.getUint8(at + 9)] };
+		const { view } = batchOf(tile);
+		const at = entryAt(tile);
+		return { record: view.getUint32(at, true), code: codeOf(tile), split: side().splits[view.getUint8(at + 8)]?.name ?? "", fault: STATES[view.getUint8(at + 9)] };
 	}
 
 	function restart() {
@@ -147,7 +149,7 @@ export function mountMosaic(host, until) {
 	function groupByClass(tiles) {
 		const groups = new Map();
 		for (const tile of tiles) {
-			const { code } = entryOf(tile);
+			const code = codeOf(tile);
 			if (!groups.get(code)?.push(tile)) groups.set(code, [tile]);
 		}
 		return [...groups].sort((a, b) => a[0] - b[0]);
