@@ -55,9 +55,9 @@ def count_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     pack = packing.BatchPacking.pack
 
-    def counted(self: Any, arrays: Any, batches: int, *others: Any) -> Any:
+    def counted(self: Any, arrays: Any, batches: int, *others: Any, **options: Any) -> Any:
         counts.append(batches)
-        return pack(self, arrays, batches, *others)
+        return pack(self, arrays, batches, *others, **options)
 
     monkeypatch.setattr(packing.BatchPacking, "pack", counted)
     return counts

@@ -25,7 +25,7 @@ import rekord as rk
 from rekord.cli.main import run_command_line
 
 CIRCUMSTANCES = ("run.json", "source.json")
-EVERY_THIRD = sorted(CORPUS)[::3]
+EVERY_THIRD = sorted(set(CORPUS) - {"empty-folder"})[::3]  # a bucket has no empty folders
 
 
 @pytest.fixture(scope="module")

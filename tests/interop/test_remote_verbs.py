@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -202,6 +204,15 @@ def test_the_number_of_requests_does_not_grow_with_the_records(
     assert counts[1] <= counts[0] + 4, counts
 
 
+def test_a_replaced_dataset_is_the_new_one_when_it_is_opened_again(tmp_path: Path, server: ObjectServer) -> None:
+    for number in (20, 30):
+        rk.write([{"x": i} for i in range(number)], tmp_path / f"{number}" / "ds", progress=False)
+    upload(server, tmp_path / "20")
+    old = rk.open(f"{server.bucket}/ds")["train"]
+    upload(server, tmp_path / "30")
+    assert (len(old), len(rk.open(f"{server.bucket}/ds")["train"])) == (20, 30)
+
+
 def test_the_viewer_shows_the_same_of_a_bucket(written: Path, server: ObjectServer) -> None:
     upload(server, written)
     found = []
@@ -270,10 +281,26 @@ def test_an_object_replaced_while_it_is_read_is_an_error_and_never_mixed_data(
 
 def test_a_model_trains_on_a_bucket(written: Path, server: ObjectServer, tmp_path: Path) -> None:
     upload(server, written)
-    result = rk.train(
-        f"{server.bucket}/ds", tmp_path / "model", label="label", columns=["image"], epochs=1, backend="torch"
-    )  # fmt: skip
-    assert result.epochs[0].loss > 0
+    command = ["train", f"{server.bucket}/ds", str(tmp_path / "model"), "--label", "label"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "rekord",
+            *command,
+            "--columns",
+            "image",
+            "--epochs",
+            "1",
+            "--backend",
+            "torch",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["epochs"][0]["loss"] > 0
     assert (tmp_path / "model" / "model.keras").exists()
 
 

@@ -277,7 +277,9 @@ def of_one_type(payload: bytes, *, unnamed: bool = False) -> bool:
 @settings(max_examples=400)
 @given(payload=examples())
 @hypothesis_example(payload=bytes.fromhex("0a0c0a0a0a0012068a8080800000"))  # an odd form under an empty key
-@hypothesis_example(payload=example(entry("a", feature(bytes_list(b"\x89PNG\r\n\x1a\n")))))  # the start of an image
+@hypothesis_example(
+    payload=example(entry("a", feature(("bytes", bytes_list([b"\x89PNG\r\n\x1a\n"])))))
+)  # the start of an image
 def test_an_example_that_check_is_silent_about_is_read_by_tensorflow_as_it_is(
     tf: ModuleType, put_records: Callable[..., Path], payload: bytes
 ) -> None:

@@ -476,12 +476,12 @@ _manifest_cache: OrderedDict[str, tuple[CompactManifest, float]] = OrderedDict()
 _lock = Lock()
 
 
-def load_manifest(folder: str) -> CompactManifest:
-    """The manifest of a folder as it is now."""
+def load_manifest(folder: str, *, recent: bool = False) -> CompactManifest:
+    """The manifest of a folder as it is now; with `recent`, a remote one as it was up to 30 seconds ago."""
     path = manifest_path(folder)
     with _lock:
         known, since = _manifest_cache.get(folder, (None, 0.0))
-    if known is not None and is_remote(folder) and monotonic() - since < _RECHECK_SECONDS:
+    if recent and known is not None and is_remote(folder) and monotonic() - since < _RECHECK_SECONDS:
         return known
     before = ROUTED_STORAGE.stat(path)
     if known is None or known.stat != before:
@@ -514,7 +514,7 @@ def find_shard_entry(path: str) -> ShardEntry | None:
     """The entry of a file in the manifest of its folder, or of one above it; None if there is none."""
     folder, name = _locate_manifest(path)
     try:
-        manifest = load_manifest(folder)
+        manifest = load_manifest(folder, recent=True)
         found = manifest.find(name)
         if found is None:
             return None
@@ -703,7 +703,7 @@ class SplitListing:
         return ShardEntryToCache(url, self.folder, self.digest, name, int(split.bytes[number]), split.digests[number])
 
     def _current(self) -> CompactManifest:
-        manifest = load_manifest(self.folder)
+        manifest = load_manifest(self.folder, recent=True)
         if manifest.digest != self.digest or self.name not in manifest.splits:
             raise _replaced_error(self.folder, self.digest, manifest.digest)
         return manifest

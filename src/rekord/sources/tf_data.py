@@ -442,9 +442,9 @@ def _first_line(failure: Exception) -> str:
 
 
 def _count_own_stack_frames() -> int:
-    """The number of stack frames that are rekord's own: a warning points at the caller's line."""
+    """The number of stack frames of rekord, decorators included: a warning points at the caller's line."""
     count, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("rekord."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("rekord.", "contextlib")):
         count, frame = count + 1, frame.f_back
     return count
 

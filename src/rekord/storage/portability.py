@@ -267,6 +267,11 @@ def return_large_buffers(n_bytes: int) -> None:
         library.mallopt(_M_MMAP_THRESHOLD, n_bytes)
 
 
+def get_user_id() -> int | None:
+    """The user that runs this process; None where users have no numbers."""
+    return os.getuid() if hasattr(os, "getuid") else None
+
+
 def address_space_limit() -> tuple[int, bool] | None:
     """The address space limit of this process in bytes, and whether it can be raised; None without a limit."""
     if resource is None:

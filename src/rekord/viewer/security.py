@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 import secrets
 import socket
 import sys
@@ -18,6 +17,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
+
+from rekord.storage import portability
 
 Scope: TypeAlias = "MutableMapping[str, Any]"
 Message: TypeAlias = "MutableMapping[str, Any]"
@@ -58,7 +59,7 @@ class Opening:
         if not hmac.compare_digest(path.encode(), self.path.encode()) or time.monotonic() > self._end:
             return False
         owner = None if client is None or server is None else find_owner(client, server)
-        if owner is not None and owner != os.getuid():
+        if owner is not None and owner != portability.get_user_id():
             return False
         self._end = -1.0
         return True

@@ -385,7 +385,6 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
             "U622: cannot load a function from 'table.csv:f'",
             2,
         ),
-        (["s3://bucket/table.csv", "out"], "U604", 2),
         (["gone.csv", "out"], "X501", 3),
         (["table.csv", "out", "--schema", "gone.json"], "X501", 3),
         (["table.csv", "table.csv"], "U618: output already exists", 2),

@@ -21,4 +21,4 @@ def test_the_reference_names_every_method_strategy_augmentation_and_option(capsy
     options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     said = set(re.findall(r"--[a-z][a-z-]+", PAGE))
     shared = {"--shard-size", "--shards", "--compression", "--format", "--workers", "--fresh"}
-    assert options - {"--help", "--quiet", "--verbose", "--no-config"} == said | shared
+    assert options - {"--help", "--quiet", "--verbose", "--no-config", "--stats"} == said | shared
