@@ -89,7 +89,20 @@ type ScrollerOptions = {
   host: HTMLElement;  // the element that scrolls
   list: HTMLElement;  // holds the items; a grid
   render: (index: number) => HTMLElement;
-  onRange?: (start: number, end: number) => void;
+  onRange: (start: number, end: number) => void;
+};
+/** A list of any length, of which only the items that are shown exist. */
+type makeScroller = (options: ScrollerOptions) => {
+  items: Map<number, HTMLElement>;  // those that exist
+  resize: (total: number, rowHeight: number, columns: number) => void;
+  refresh: () => void;  // renders all of them again
+  replace: (index: number) => void;  // renders one again, if it exists
+  scrollTo: (index: number) => void;  // puts its row at the top
+  reveal: (index: number) => void;  // scrolls as little as is needed
+  firstVisible: () => number;
+  visibleRows: () => number;
+  columns: () => number;
+  shown: () => [number, number];
 };
 type Boxes = {boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null};
 type Overlay = {feature: string, data: MaskData, counts: [number, number][], names: string[] | null, ignore: number | null};
@@ -100,9 +113,21 @@ type StageOptions = {
   width: number;  // as stored, like the height
   height: number;
   orientation?: number;
-  zoom?: import("./static/images.js").Zoom;
+  zoom?: Zoom;
   onRead?: (reading: Reading | null) => void;
   until?: AbortSignal;
+};
+/** How far and where stages are zoomed in; x and y are the point at the centre, as fractions. */
+type Zoom = {scale: number, x: number, y: number, listeners: (() => void)[], set: (scale: number, x?: number, y?: number) => void};
+type makeZoom = () => Zoom;
+/** An image that is zoomed and read by pointer and keyboard, with its masks and boxes on top. */
+type makeStage = (options: StageOptions) => {
+  element: HTMLElement;
+  masks: Overlay[];
+  hiddenIds: Set<number>;
+  addMask: (feature: string, stored: MaskData, names: string[] | null, ignore: number | null) => void;
+  addBoxes: (boxes: Boxes, classes: string[] | null) => void;
+  toggleId: (id: number) => void;
 };
 type Filter = {
   feature: string;
@@ -120,6 +145,20 @@ type State = {
   more: Record<string, string>;  // what one view keeps for itself
 };
 
+type Rows = {
+  total: number;
+  complete: boolean;
+  isLoaded: boolean;
+  columns: string[];
+  isLoading: () => boolean;
+  at: (index: number) => Row | undefined;
+  cell: (row: Row, column: string | null) => Cell | null;
+  load: (index: number) => Promise<void>;  // the page of a row
+  want: (start: number, end: number) => void;  // fetches what is missing of a range, and gives up what was asked for elsewhere
+  fetchAgain: (start: number, end: number) => void;  // rows that have changed
+  grow: (total: number, complete: boolean) => void;  // more records were found since
+};
+type makeRows = (until: AbortSignal, listeners: RowListeners) => Rows;
 type RowListeners = {onPage: (first: number, end: number) => void, onTotal: () => void, onError: (error: unknown) => void};
 
 // The functions of the modules: their types are here, so that the page does not load them.

@@ -1,4 +1,3 @@
-// @ts-check
 // Requests to the server, always relative to the address of the page.
 
 import { makeEvent } from "./dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Two datasets by key: what is the same, what changed, and what only one of them has.
 
 import { get, getSession } from "./api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The confusion matrix of a training run: a cell opens its records.
 
 import { get } from "./api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What to do with selected records: tags; and the file, command and Python that delete or relabel them.
 
 import { findColumn, get, getSession, isNarrowed, post, recordSet, side, sideIndex } from "./api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Elements of the page, and messages. Text from records only ever becomes a text node or an attribute that holds no code.
 
 const SVG = "http://www.w3.org/2000/svg";

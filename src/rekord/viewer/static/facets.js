@@ -1,4 +1,3 @@
-// @ts-check
 // Facets: bars of classes and histograms of numbers. Brushing computes the other charts from cumulative counts.
 
 import { ApiError, get, recordSet } from "./api.js";

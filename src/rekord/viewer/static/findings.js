@@ -1,9 +1,8 @@
-// @ts-check
 // What check found, each finding with what to do and links to its records; and pairs of equal records.
 
 import { get, getStatus, mediaAddress, onStatus, pollSoon, post, sideIndex } from "./api.js";
 import { bdi, breakable, count, h, plural, printable, show } from "./dom.js";
-import { Stage, Zoom } from "./images.js";
+import { makeStage, makeZoom } from "./images.js";
 import { doLine, emptyState, errorPanel, listFacts, makePairList, makeSubtabs, makeTable, mountTitled, pager, PAIRS, recordLink, showAnswer } from "./parts.js";
 import { link, setState, state } from "./state.js";
 
@@ -115,7 +114,7 @@ export function mountPairs(host, until) {
 
 /** @type {mountTwins} */
 export async function mountTwins(host, twins, until, differing) {
-	const zoom = new Zoom();
+	const zoom = makeZoom();
 	const renderTwin = async (twin) => {
 		if (!twin) return h("div.twin", h("p.gone", "not there"));
 		const [split, record] = twin.key;
@@ -124,7 +123,7 @@ export async function mountTwins(host, twins, until, differing) {
 		try {
 			const { features, file } = await get("record", query, until);
 			const image = features.find((one) => one.view === "image" && one.value?.image?.state === "ok");
-			const stage = image && new Stage({ ...image.value.image, src: mediaAddress("image", { ...query, feature: image.name }), alt: `${printable(image.name, 60)} of ${split} ${record}`, zoom, until });
+			const stage = image && makeStage({ ...image.value.image, src: mediaAddress("image", { ...query, feature: image.name }), alt: `${printable(image.name, 60)} of ${split} ${record}`, zoom, until });
 			const rows = features.slice(0, MOST_FEATURES).map(({ name, value, error }) => [breakable(name), [bdi(value?.name ?? value?.text ?? error?.what ?? "", 100), differing.includes(name) ? h("span.pill.alert", "differs") : null]]);
 			const table = makeTable(`Features of ${split} ${record}`, [], rows, "small-table");
 			table.querySelectorAll("tr").forEach((row, i) => row.classList.toggle("differs", differing.includes(features[i].name)));

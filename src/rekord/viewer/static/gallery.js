@@ -1,4 +1,3 @@
-// @ts-check
 // The gallery: images as tiles, with masks and boxes on top; and the table. Both show any number of records.
 
 import { findColumn, getMask, getStatus, isNarrowed, mediaAddress, onStatus, recordQuery, side, splitStatus } from "./api.js";
@@ -6,8 +5,8 @@ import { announce, bdi, bytes, clamp, count, h, hasModifier, onResize, plural, p
 import { drawMask, makeBoxes, uprightMask, uprightSize } from "./images.js";
 import { classDot, emptyState, errorPanel, faultPanel, findingBadge, selectBox, stateBadge } from "./parts.js";
 import { onPreference, prefer } from "./preferences.js";
-import { PAGE, Rows } from "./rows.js";
-import { Scroller } from "./scroller.js";
+import { makeRows } from "./rows.js";
+import { makeScroller } from "./scroller.js";
 import { isSelected, onSelection } from "./selection.js";
 import { go, link, recordState, state } from "./state.js";
 
@@ -39,7 +38,7 @@ export function mountRecords(host, until, kind) {
 	let hasFailed = false;
 	let jumpTo = null; // a record that is not known yet
 
-	const rows = new Rows(until, {
+	const rows = makeRows(until, {
 		onPage(first, end) {
 			for (let i = first; i < end; i += 1) scroller.replace(i);
 			growTotal();
@@ -61,7 +60,7 @@ export function mountRecords(host, until, kind) {
 			show(notice, errorPanel(error));
 		},
 	});
-	const scroller = new Scroller({ host: isGallery ? scrollHost : table, list, render: isGallery ? renderTile : renderRow, onRange: want });
+	const scroller = makeScroller({ host: isGallery ? scrollHost : table, list, render: isGallery ? renderTile : renderRow, onRange: want });
 
 	let wanting = 0;
 	function want(start, end) {
@@ -69,7 +68,7 @@ export function mountRecords(host, until, kind) {
 		wanting = setTimeout(() => rows.want(start, Math.max(end, start + 1)), rows.isLoaded ? SETTLE_MS : 0);
 		if (!isPlaced) return;
 		const first = scroller.firstVisible();
-		if (first !== state().at && Math.abs(first - active) > scroller.columns * scroller.visibleRows()) active = first;
+		if (first !== state().at && Math.abs(first - active) > scroller.columns() * scroller.visibleRows()) active = first;
 		clearTimeout(remembering);
 		remembering = setTimeout(() => go({ at: first }, { replace: true, quiet: true }), 250);
 	}
@@ -231,7 +230,7 @@ export function mountRecords(host, until, kind) {
 
 	scrollHost.addEventListener("keydown", (event) => {
 		if (hasModifier(event) || !(event.target instanceof HTMLAnchorElement)) return;
-		const { columns } = scroller;
+		const columns = scroller.columns();
 		const page = columns * scroller.visibleRows();
 		const move = Reflect.get({ ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, PageUp: -page, PageDown: page, Home: -rows.total, End: rows.total }, event.key);
 		if (move === undefined) return;
@@ -254,18 +253,18 @@ export function mountRecords(host, until, kind) {
 	let checked = getStatus()?.check.findings ?? 0;
 	onStatus((status) => {
 		if (!growTotal()) {
-			if (rows.isLoaded && !rows.complete && !rows.loading.size) void rows.load(Math.floor(rows.total / PAGE));
+			if (rows.isLoaded && !rows.complete && !rows.isLoading()) void rows.load(rows.total);
 			if (rows.total === 0) tell();
 		}
 		const found = status?.check.state === "done" ? status.check.findings : checked;
 		if (found === checked) return;
 		checked = found;
-		rows.fetchAgain(scroller.start, scroller.end);
+		rows.fetchAgain(...scroller.shown());
 	}, until);
 	onResize(scrollHost, layout, until);
 	until.addEventListener("abort", () => (clearTimeout(remembering), clearTimeout(wanting)));
 	tell();
-	void rows.load(Math.floor(active / PAGE));
+	void rows.load(active);
 
 	return {
 		focus: focusActive,

@@ -1,4 +1,3 @@
-// @ts-check
 // Images with their masks and boxes. Class ids become colours on a canvas, through a lookup table; they stay in memory,
 // and none is read from a canvas. Browsers show an image upright; boxes and masks count the pixels as they are stored.
 
@@ -146,98 +145,81 @@ export function uprightMask(mask, orientation) {
 
 const MAX_ZOOM = 64;
 
-/** How far and where stages are zoomed in; x and y are the point at the centre, as fractions. */
-export class Zoom {
-	constructor() {
-		this.scale = 1;
-		this.x = 0.5;
-		this.y = 0.5;
-		/** @type {(() => void)[]} */
-		this.listeners = [];
+/** @type {makeZoom} */
+export function makeZoom() {
+	/** @type {(() => void)[]} */
+	const listeners = [];
+	const zoom = { scale: 1, x: 0.5, y: 0.5, listeners, set };
+	function set(scale, x = zoom.x, y = zoom.y) {
+		zoom.scale = clamp(scale, 1, MAX_ZOOM);
+		const half = 0.5 / zoom.scale;
+		zoom.x = clamp(x, half, 1 - half);
+		zoom.y = clamp(y, half, 1 - half);
+		for (const listener of listeners) listener();
 	}
-
-	set(scale, x = this.x, y = this.y) {
-		this.scale = clamp(scale, 1, MAX_ZOOM);
-		const half = 0.5 / this.scale;
-		this.x = clamp(x, half, 1 - half);
-		this.y = clamp(y, half, 1 - half);
-		for (const listener of this.listeners) listener();
-	}
+	return zoom;
 }
 
-export class Stage {
-	/** @param {StageOptions} options */
-	constructor({ src, alt, width, height, orientation = 1, zoom = new Zoom(), onRead = () => {}, until }) {
-		this.stored = { width, height, orientation };
-		const upright = uprightSize(orientation, width, height);
-		this.width = upright[0];
-		this.height = upright[1];
-		this.zoom = zoom;
-		this.onRead = onRead;
-		/** @type {Overlay[]} */
-		this.masks = [];
-		/** @type {Set<number>} */
-		this.hiddenIds = new Set();
-		/** @type {[number, number]} the pixel that the keyboard points at */
-		this.cursor = [Math.floor(this.width / 2), Math.floor(this.height / 2)];
-		this.image = h("img", { src, alt, draggable: "false", decoding: "async", onerror: () => this.element.classList.add("failed") });
-		this.layers = h("div.layers");
-		this.boxes = h("div.boxes");
-		this.mark = h("i.cursor", { hidden: true });
-		this.content = h("div.stage-content", this.image, this.layers, this.boxes, this.mark);
-		const label = `${alt}. Arrow keys read pixels, + and − zoom, 0 fits.`;
-		const style = { "aspect-ratio": `${this.width} / ${this.height}`, "--ratio": this.width / this.height };
-		this.element = h("div.stage", { tabindex: "0", role: "application", label, style }, this.content);
-		zoom.listeners.push(() => this.place());
-		onPreference((changed) => changed === "patterns" && this.drawMasks(), until);
-		this.listen();
-	}
-
-	listen() {
-		const { element, zoom } = this;
-		/** @type {PointerEvent | null} */
-		let grabbed = null;
-		const read = onceAFrame((point) => this.onRead(this.read(pixelAt(this.content, this.width, this.height, point))));
-		const release = () => (grabbed = null);
-		element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-		element.addEventListener("pointerdown", (event) => {
+/** @type {makeStage} */
+export function makeStage({ src, alt, width, height, orientation = 1, zoom = makeZoom(), onRead = () => {}, until }) {
+	const [across, down] = uprightSize(orientation, width, height);
+	/** @type {Overlay[]} */
+	const masks = [];
+	/** @type {Set<number>} */
+	const hiddenIds = new Set();
+	/** @type {[number, number]} the pixel that the keyboard points at */
+	let cursor = [Math.floor(across / 2), Math.floor(down / 2)];
+	const image = h("img", { src, alt, draggable: "false", decoding: "async", onerror: () => element.classList.add("failed") });
+	const layers = h("div.layers");
+	const boxLayer = h("div.boxes");
+	const mark = h("i.cursor", { hidden: true });
+	const content = h("div.stage-content", image, layers, boxLayer, mark);
+	const label = `${alt}. Arrow keys read pixels, + and − zoom, 0 fits.`;
+	const style = { "aspect-ratio": `${across} / ${down}`, "--ratio": across / down };
+	/** @type {PointerEvent | null} */
+	let grabbed = null;
+	const release = () => (grabbed = null);
+	const readAt = onceAFrame((point) => onRead(read(pixelAt(content, across, down, point))));
+	const element = h("div.stage", {
+		tabindex: "0", role: "application", label, style, onkeydown,
+		onpointerup: release,
+		onpointercancel: release,
+		onpointerleave: () => onRead(null),
+		onblur: () => (mark.hidden = true),
+		onpointerdown(event) {
 			grabbed = event;
 			element.setPointerCapture(event.pointerId);
-		});
-		element.addEventListener("pointerup", release);
-		element.addEventListener("pointercancel", release);
-		element.addEventListener("pointermove", (event) => {
+		},
+		onpointermove(event) {
 			if (grabbed && zoom.scale > 1) {
-				const box = this.content.getBoundingClientRect();
+				const box = content.getBoundingClientRect();
 				zoom.set(zoom.scale, zoom.x - (event.clientX - grabbed.clientX) / box.width, zoom.y - (event.clientY - grabbed.clientY) / box.height);
 				grabbed = event;
 			}
-			read(event);
-		});
-		element.addEventListener("pointerleave", () => this.onRead(null));
-		element.addEventListener("keydown", (event) => this.key(event));
-		element.addEventListener("blur", () => (this.mark.hidden = true));
-	}
+			readAt(event);
+		},
+	}, content);
+	element.addEventListener("wheel", onwheel, { passive: false });
+	zoom.listeners.push(place);
+	onPreference((changed) => changed === "patterns" && drawMasks(), until);
 
-	wheel(event) {
-		const { zoom } = this;
+	function onwheel(event) {
 		// Without a modifier the wheel scrolls the page, unless the image is zoomed already.
-		if (!event.ctrlKey && !event.metaKey && zoom.scale === 1 && document.activeElement !== this.element) return;
+		if (!event.ctrlKey && !event.metaKey && zoom.scale === 1 && document.activeElement !== element) return;
 		event.preventDefault();
-		const box = this.content.getBoundingClientRect();
+		const box = content.getBoundingClientRect();
 		const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
 		const scale = clamp(zoom.scale * Math.exp(-event.deltaY / 400), 1, MAX_ZOOM);
 		const kept = zoom.scale / scale; // the point below the pointer stays where it is
 		zoom.set(scale, x + (zoom.x - x) * kept, y + (zoom.y - y) * kept);
 	}
 
-	key(event) {
+	function onkeydown(event) {
 		if (hasModifier(event)) return;
-		const { zoom, cursor, width, height } = this;
 		const step = event.shiftKey ? 10 : 1;
 		const move = Reflect.get({ ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }, event.key);
-		if (move) this.pointAt(cursor[0] + move[0], cursor[1] + move[1]);
-		else if (event.key === "+" || event.key === "=") zoom.set(zoom.scale * 1.5, (cursor[0] + 0.5) / width, (cursor[1] + 0.5) / height);
+		if (move) pointAt(cursor[0] + move[0], cursor[1] + move[1]);
+		else if (event.key === "+" || event.key === "=") zoom.set(zoom.scale * 1.5, (cursor[0] + 0.5) / across, (cursor[1] + 0.5) / down);
 		else if (event.key === "-") zoom.set(zoom.scale / 1.5);
 		else if (event.key === "0") zoom.set(1);
 		else return;
@@ -245,59 +227,57 @@ export class Stage {
 		event.stopPropagation();
 	}
 
-	pointAt(x, y) {
-		this.cursor = [clamp(x, 0, this.width - 1), clamp(y, 0, this.height - 1)];
-		this.mark.hidden = false;
-		this.mark.style.left = `${(100 * (this.cursor[0] + 0.5)) / this.width}%`;
-		this.mark.style.top = `${(100 * (this.cursor[1] + 0.5)) / this.height}%`;
-		this.onRead(this.read(this.cursor));
+	function pointAt(x, y) {
+		cursor = [clamp(x, 0, across - 1), clamp(y, 0, down - 1)];
+		mark.hidden = false;
+		mark.style.left = `${(100 * (cursor[0] + 0.5)) / across}%`;
+		mark.style.top = `${(100 * (cursor[1] + 0.5)) / down}%`;
+		onRead(read(cursor));
 	}
 
 	/** What is at an upright pixel. @param {[number, number] | null} pixel @returns {Reading | null} */
-	read(pixel) {
+	function read(pixel) {
 		if (!pixel) return null;
-		const { width, height, orientation } = this.stored;
 		const [x, y] = storedPixel(orientation, width, height, ...pixel);
-		const ids = this.masks.map(({ feature, data, names, ignore }) => {
-			const at = [Math.floor((pixel[0] * data.width) / this.width), Math.floor((pixel[1] * data.height) / this.height)];
+		const ids = masks.map(({ feature, data, names, ignore }) => {
+			const at = [Math.floor((pixel[0] * data.width) / across), Math.floor((pixel[1] * data.height) / down)];
 			const id = data.ids[at[1] * data.width + at[0]];
 			return { feature, id, name: id === ignore ? "ignored" : (names?.[id] ?? null) };
 		});
 		return { x, y, ids };
 	}
 
-	addMask(feature, stored, names, ignore) {
+	function addMask(feature, stored, names, ignore) {
 		// A mask that fits the upright image only was made for that one.
-		const fitsUpright =
-			this.stored.orientation >= 5 && stored.width === this.width && stored.height === this.height && this.width !== this.height;
-		const data = fitsUpright ? stored : uprightMask(stored, this.stored.orientation);
-		this.masks.push({ feature, data, counts: countIds(data), names, ignore });
-		this.layers.append(h("canvas.mask", { "aria-hidden": "true" }));
-		this.drawMasks();
+		const fitsUpright = orientation >= 5 && stored.width === across && stored.height === down && across !== down;
+		const data = fitsUpright ? stored : uprightMask(stored, orientation);
+		masks.push({ feature, data, counts: countIds(data), names, ignore });
+		layers.append(h("canvas.mask", { "aria-hidden": "true" }));
+		drawMasks();
 	}
 
-	drawMasks() {
-		this.masks.forEach(({ data, ignore }, i) => {
-			const canvas = /** @type {HTMLCanvasElement} */ (this.layers.children[i]);
-			drawMask(canvas, data, { ignore, hidden: this.hiddenIds, patterns: prefer().patterns });
+	function drawMasks() {
+		masks.forEach(({ data, ignore }, i) => {
+			const canvas = /** @type {HTMLCanvasElement} */ (layers.children[i]);
+			drawMask(canvas, data, { ignore, hidden: hiddenIds, patterns: prefer().patterns });
 		});
 	}
 
-	toggleId(id) {
-		if (!this.hiddenIds.delete(id)) this.hiddenIds.add(id);
-		this.drawMasks();
+	function toggleId(id) {
+		if (!hiddenIds.delete(id)) hiddenIds.add(id);
+		drawMasks();
 	}
 
-	addBoxes(boxes, classes) {
-		this.boxes.append(...makeBoxes(boxes, this.stored.orientation, classes));
+	const addBoxes = (boxes, classes) => boxLayer.append(...makeBoxes(boxes, orientation, classes));
+
+	function place() {
+		const { scale, x, y } = zoom;
+		content.style.transform = `scale(${scale}) translate(${100 * (0.5 / scale - x)}%, ${100 * (0.5 / scale - y)}%)`;
+		content.style.setProperty("--zoom", String(scale));
+		image.classList.toggle("pixelated", (element.clientWidth * scale) / across > 2);
 	}
 
-	place() {
-		const { scale, x, y } = this.zoom;
-		this.content.style.transform = `scale(${scale}) translate(${100 * (0.5 / scale - x) }%, ${100 * (0.5 / scale - y)}%)`;
-		this.content.style.setProperty("--zoom", String(scale));
-		this.image.classList.toggle("pixelated", (this.element.clientWidth * scale) / this.width > 2);
-	}
+	return { element, masks, hiddenIds, addMask, addBoxes, toggleId };
 }
 
 /** @type {makeBoxes} */

@@ -1,4 +1,3 @@
-// @ts-check
 // Shortcuts. Single keys can be switched off, for people who dictate or whose fingers slip.
 
 import { isNarrowed } from "./api.js";

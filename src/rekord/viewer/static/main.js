@@ -1,4 +1,3 @@
-// @ts-check
 // The page: its head, the tabs, filters, and the view that the URL names.
 
 import { findColumn, getSession, getStatus, isNarrowed, onGone, onSession, onStatus, SETS, side, sideIndex, splitName, splitStatus, watchStatus } from "./api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Sound, video, tensors and bytes of a record.
 
 import { ApiError, get, mediaAddress } from "./api.js";

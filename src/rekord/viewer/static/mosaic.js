@@ -1,4 +1,3 @@
-// @ts-check
 // The mosaic: up to 100,000 tiny tiles at once, that fill while they arrive and re-sort by class without a request.
 
 import { findColumn, getBytes, getSession, isNarrowed, onStatus, recordSet, side, splitStatus } from "./api.js";

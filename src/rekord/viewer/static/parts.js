@@ -1,4 +1,3 @@
-// @ts-check
 // Small parts that several views share: badges, notices, copying, links to records, and what a failure looks like.
 
 import { ApiError, getSession } from "./api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What a reader prefers, kept in the browser: theme, overlays, opacity, patterns, and whether single keys are shortcuts.
 
 import { makeEvent } from "./dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // SQL over the records, read-only.
 
 import { getSession, post, sideIndex, splitName } from "./api.js";

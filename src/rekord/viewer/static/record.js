@@ -1,10 +1,9 @@
-// @ts-check
 // One record: its image with overlays, every feature, its steps, and its bytes.
 
 import { ApiError, findColumn, get, getMask, getSession, isNarrowed, mediaAddress, recordQuery, side, splitName } from "./api.js";
 import { announce, bdi, breakable, bytes, count, h, number, plural, printable, printableLines, show } from "./dom.js";
 import { imageColumn } from "./gallery.js";
-import { makeSwatch, patternName, Stage } from "./images.js";
+import { makeStage, makeSwatch, patternName } from "./images.js";
 import { mountAudio, mountHex, mountTensor, mountVideo } from "./media.js";
 import { classDot, errorPanel, faultPanel, findingBadge, makeCaption, makeFigure, makeRange, makeScrollable, makeTable, selectBox, stateBadge } from "./parts.js";
 import { onPreference, prefer, setPreference } from "./preferences.js";
@@ -117,7 +116,7 @@ export function mountRecord(host, until) {
 		if (error || !facts || facts.state !== "ok") {
 			return makeFigure(name, [], "", error ? faultPanel(error) : h("p.gone", facts ? `${facts.width} × ${facts.height}: ${facts.state.replace("_", " ")}` : "no image"));
 		}
-		const stage = new Stage({ ...facts, src: mediaAddress("image", { ...query, feature: name }), alt: `${printable(name, 60)} of record ${record}`, until, onRead: (reading) => show(output, readingText(reading)) });
+		const stage = makeStage({ ...facts, src: mediaAddress("image", { ...query, feature: name }), alt: `${printable(name, 60)} of record ${record}`, until, onRead: (reading) => show(output, readingText(reading)) });
 		const legend = h("ul.legend", { label: "Classes" });
 		const related = side().overlays.find((one) => one.image === name);
 		for (const mask of feature.view === "mask" ? [name] : (related?.masks ?? [])) {

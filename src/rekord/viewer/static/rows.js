@@ -1,77 +1,67 @@
-// @ts-check
 // Rows of the records shown, fetched by pages where they become visible.
 
 import { get, recordSet } from "./api.js";
 
-export const PAGE = 60;
+const PAGE = 60;
 
-export class Rows {
-	/** @param {AbortSignal} until @param {RowListeners} listeners */
-	constructor(until, listeners) {
-		this.until = until;
-		this.listeners = listeners;
-		this.query = recordSet();
-		this.total = 0;
-		this.complete = false;
-		this.isLoaded = false;
-		/** @type {string[]} */
-		this.columns = [];
-		/** @type {Map<number, Row>} */
-		this.rows = new Map();
-		/** @type {Map<number, AbortController>} */
-		this.loading = new Map();
+/** @type {makeRows} */
+export function makeRows(until, { onPage, onTotal, onError }) {
+	const query = recordSet();
+	const known = new Map();
+	/** @type {Map<number, AbortController>} */
+	const loading = new Map();
+	const pageOf = (index) => Math.floor(index / PAGE);
+	/** @type {Rows} */
+	const rows = { total: 0, complete: false, isLoaded: false, columns: [], at: (index) => known.get(index), isLoading: () => loading.size > 0, cell, load, want, fetchAgain, grow };
+
+	function cell(row, column) {
+		return row.cells[rows.columns.indexOf(column)] ?? null;
 	}
 
-	at(index) {
-		return this.rows.get(index);
+	function want(start, end) {
+		const [first, last] = [pageOf(start), pageOf(Math.max(end - 1, start))];
+		for (const [page, controller] of loading) if (page < first - 1 || page > last + 1) controller.abort();
+		for (let page = first; page <= last; page += 1) if (!known.has(Math.max(start, page * PAGE))) void loadPage(page);
 	}
 
-	/** Fetch what is missing of a range, and give up what was asked for elsewhere. @param {number} start @param {number} end */
-	want(start, end) {
-		const [first, last] = [Math.floor(start / PAGE), Math.floor(Math.max(end - 1, start) / PAGE)];
-		for (const [page, controller] of this.loading) if (page < first - 1 || page > last + 1) controller.abort();
-		for (let page = first; page <= last; page += 1) {
-			if (!this.loading.has(page) && !this.rows.has(Math.max(start, page * PAGE))) void this.load(page);
-		}
+	function load(index) {
+		return loadPage(pageOf(index));
 	}
 
-	async load(page) {
+	async function loadPage(page) {
+		if (loading.has(page)) return;
 		const controller = new AbortController();
-		this.loading.set(page, controller);
+		loading.set(page, controller);
 		try {
-			const signal = AbortSignal.any([controller.signal, this.until]);
-			const answer = await get("rows", { ...this.query, first: page * PAGE, count: PAGE }, signal);
-			this.columns = answer.columns;
-			answer.rows.forEach((row, i) => this.rows.set(answer.first + i, row));
-			const isNew = !this.isLoaded || answer.total > this.total || answer.complete !== this.complete;
-			this.isLoaded = true;
+			const signal = AbortSignal.any([controller.signal, until]);
+			const { first, total, complete, columns, rows: found } = await get("rows", { ...query, first: page * PAGE, count: PAGE }, signal);
+			rows.columns = columns;
+			found.forEach((row, i) => known.set(first + i, row));
+			const isNew = !rows.isLoaded || total > rows.total || complete !== rows.complete;
+			rows.isLoaded = true;
 			// Records are only ever added; the status may have told of more since.
-			this.total = Math.max(answer.total, this.total);
-			this.complete ||= answer.complete;
-			if (isNew) this.listeners.onTotal();
-			this.listeners.onPage(answer.first, answer.first + answer.rows.length);
+			rows.total = Math.max(total, rows.total);
+			rows.complete ||= complete;
+			if (isNew) onTotal();
+			onPage(first, first + found.length);
 		} catch (error) {
-			if (!controller.signal.aborted && !this.until.aborted) this.listeners.onError(error);
+			if (!controller.signal.aborted && !until.aborted) onError(error);
 		} finally {
-			this.loading.delete(page);
+			loading.delete(page);
 		}
 	}
 
-	/** Fetch rows that have changed. @param {number} start @param {number} end */
-	fetchAgain(start, end) {
-		for (const index of this.rows.keys()) if (index < start || index >= end) this.rows.delete(index);
-		for (let page = Math.floor(start / PAGE); page * PAGE < end; page += 1) if (!this.loading.has(page)) void this.load(page);
+	function fetchAgain(start, end) {
+		for (const index of known.keys()) if (index < start || index >= end) known.delete(index);
+		for (let page = pageOf(start); page * PAGE < end; page += 1) void loadPage(page);
 	}
 
-	/** More records were found since. @param {number} total @param {boolean} complete */
-	grow(total, complete) {
-		if (total <= this.total && complete === this.complete) return;
-		this.total = Math.max(total, this.total);
-		this.complete = complete;
-		this.listeners.onTotal();
+	function grow(total, complete) {
+		if (total <= rows.total && complete === rows.complete) return;
+		rows.total = Math.max(total, rows.total);
+		rows.complete = complete;
+		onTotal();
 	}
 
-	cell(row, column) {
-		return row.cells[this.columns.indexOf(column)] ?? null;
-	}
+	return rows;
 }

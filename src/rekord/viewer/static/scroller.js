@@ -1,4 +1,3 @@
-// @ts-check
 // A list of any length of which only the visible part exists.
 //
 // Browsers limit the height of an element (Firefox to 17,895,697 px), so the scroll range of a long list is scaled:
@@ -9,146 +8,113 @@ import { clamp, h, onceAFrame } from "./dom.js";
 const MAX_HEIGHT = 12_000_000;
 const OVERSCAN_ROWS = 2;
 
-export class Scroller {
-	constructor({ host, list, render, onRange }) {
-		this.host = host;
-		this.list = list;
-		this.renderItem = render;
-		this.onRange = onRange;
-		this.total = 0;
-		this.rowHeight = 100;
-		this.columns = 1;
-		this.position = 0; // in pixels of the whole list, unscaled
-		this.lastTop = 0;
-		this.start = 0;
-		this.end = 0;
-		/** @type {Map<number, HTMLElement>} */
-		this.items = new Map();
-		this.spacer = h("div.spacer");
-		host.append(this.spacer, list);
-		list.classList.add("window");
-		this.settle = 0;
-		this.draw = onceAFrame(() => this.update());
-		host.addEventListener("scroll", () => this.scrolled(), { passive: true });
+/** @type {makeScroller} */
+export function makeScroller({ host, list, render, onRange }) {
+	let [total, rowHeight, columns] = [0, 100, 1];
+	let position = 0; // in pixels of the whole list, unscaled
+	let lastTop = 0;
+	let [start, end] = [0, 0];
+	let settle = 0;
+	/** @type {Map<number, HTMLElement>} */
+	const items = new Map();
+	const spacer = h("div.spacer");
+	host.append(spacer, list);
+	list.classList.add("window");
+
+	function resize(newTotal, newHeight, newColumns) {
+		const first = firstVisible();
+		const moved = newColumns !== columns || newHeight !== rowHeight;
+		[total, rowHeight, columns] = [newTotal, newHeight, newColumns];
+		spacer.style.height = `${Math.min(fullHeight(), MAX_HEIGHT)}px`;
+		list.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+		list.style.gridAutoRows = `${rowHeight}px`;
+		if (moved) scrollTo(first);
+		else update();
 	}
 
-	resize(total, rowHeight, columns) {
-		const first = this.firstVisible();
-		const moved = columns !== this.columns || rowHeight !== this.rowHeight;
-		this.total = total;
-		this.rowHeight = rowHeight;
-		this.columns = Math.max(columns, 1);
-		this.spacer.style.height = `${Math.min(this.fullHeight(), MAX_HEIGHT)}px`;
-		this.list.style.gridTemplateColumns = `repeat(${this.columns}, minmax(0, 1fr))`;
-		this.list.style.gridAutoRows = `${rowHeight}px`;
-		if (moved) this.scrollTo(first);
-		else this.update();
+	function refresh() {
+		for (const item of items.values()) item.remove();
+		items.clear();
+		update();
 	}
 
-	/** Render the visible items again. */
-	refresh() {
-		for (const item of this.items.values()) item.remove();
-		this.items.clear();
-		this.update();
-	}
-
-	/** Render one item again, if it is visible. @param {number} index */
-	replace(index) {
-		const old = this.items.get(index);
+	function replace(index) {
+		const old = items.get(index);
 		if (!old) return;
-		const fresh = this.renderItem(index);
-		this.items.set(index, fresh);
+		const fresh = render(index);
+		items.set(index, fresh);
 		old.replaceWith(fresh);
 	}
 
-	firstVisible() {
-		return Math.floor((this.position + 1) / this.rowHeight) * this.columns;
+	const topOf = (index) => Math.floor(index / columns) * rowHeight;
+	const firstVisible = () => Math.floor((position + 1) / rowHeight) * columns;
+	const visibleRows = () => Math.max(Math.floor(host.clientHeight / rowHeight), 1);
+	const fullHeight = () => Math.ceil(total / columns) * rowHeight;
+	const range = () => fullHeight() - host.clientHeight;
+	const barRange = () => spacer.offsetHeight - host.clientHeight;
+	const scrollTo = (index) => moveTo(topOf(index));
+
+	function reveal(index) {
+		const top = topOf(index);
+		const room = host.clientHeight;
+		if (top < position) moveTo(top);
+		else if (top + rowHeight > position + room) moveTo(top + rowHeight - room);
 	}
 
-	visibleRows() {
-		return Math.max(Math.floor(this.host.clientHeight / this.rowHeight), 1);
-	}
-
-	/** Put the row of an item at the top. @param {number} index */
-	scrollTo(index) {
-		this.moveTo(Math.floor(index / this.columns) * this.rowHeight);
-	}
-
-	/** Scroll as little as is needed to show an item. @param {number} index */
-	reveal(index) {
-		const top = Math.floor(index / this.columns) * this.rowHeight;
-		const room = this.host.clientHeight;
-		if (top < this.position) this.moveTo(top);
-		else if (top + this.rowHeight > this.position + room) this.moveTo(top + this.rowHeight - room);
-	}
-
-	fullHeight() {
-		return Math.ceil(this.total / this.columns) * this.rowHeight;
-	}
-
-	moveTo(position) {
-		this.position = clamp(position, 0, Math.max(this.range(), 0));
-		this.alignBar();
-		this.update();
-	}
-
-	/** How far the list can be scrolled, in its own pixels. */
-	range() {
-		return this.fullHeight() - this.host.clientHeight;
-	}
-
-	/** How far the scroll bar can move. */
-	barRange() {
-		return this.spacer.offsetHeight - this.host.clientHeight;
+	function moveTo(to) {
+		position = clamp(to, 0, Math.max(range(), 0));
+		alignBar();
+		update();
 	}
 
 	// The scroll bar shows where in the whole list the window is.
-	alignBar() {
-		const range = this.range();
-		this.host.scrollTop = range > 0 ? (this.position / range) * this.barRange() : 0;
-		this.lastTop = this.host.scrollTop;
+	function alignBar() {
+		host.scrollTop = range() > 0 ? (position / range()) * barRange() : 0;
+		lastTop = host.scrollTop;
 	}
 
-	scrolled() {
-		const top = this.host.scrollTop;
-		const delta = top - this.lastTop;
+	const draw = onceAFrame(update);
+	const onscroll = () => {
+		const top = host.scrollTop;
+		const delta = top - lastTop;
 		if (delta === 0) return;
-		this.lastTop = top;
-		const [range, barRange] = [this.range(), this.barRange()];
-		if (this.fullHeight() <= MAX_HEIGHT) this.position = top;
-		else if (Math.abs(delta) > this.host.clientHeight || top <= 0 || top >= barRange - 1) {
-			this.position = (top / barRange) * range;
+		lastTop = top;
+		if (fullHeight() <= MAX_HEIGHT) position = top;
+		else if (Math.abs(delta) > host.clientHeight || top <= 0 || top >= barRange() - 1) {
+			position = (top / barRange()) * range();
 		} else {
-			this.position = clamp(this.position + delta, 0, range);
-			clearTimeout(this.settle);
-			this.settle = setTimeout(() => (this.alignBar(), this.update()), 150);
+			position = clamp(position + delta, 0, range());
+			clearTimeout(settle);
+			settle = setTimeout(() => (alignBar(), update()), 150);
 		}
-		this.draw();
-	}
+		draw();
+	};
+	host.addEventListener("scroll", onscroll, { passive: true });
 
-	update() {
-		const firstRow = Math.max(Math.floor(this.position / this.rowHeight) - OVERSCAN_ROWS, 0);
-		const lastRow = Math.ceil((this.position + this.host.clientHeight) / this.rowHeight) + OVERSCAN_ROWS;
-		this.start = Math.min(firstRow * this.columns, this.total);
-		this.end = Math.min(lastRow * this.columns, this.total);
-		for (const [index, item] of this.items) {
-			if (index < this.start || index >= this.end) {
+	function update() {
+		const firstRow = Math.max(Math.floor(position / rowHeight) - OVERSCAN_ROWS, 0);
+		const lastRow = Math.ceil((position + host.clientHeight) / rowHeight) + OVERSCAN_ROWS;
+		start = Math.min(firstRow * columns, total);
+		end = Math.min(lastRow * columns, total);
+		for (const [index, item] of items) {
+			if (index < start || index >= end) {
 				item.remove();
-				this.items.delete(index);
+				items.delete(index);
 			}
 		}
 		// In the order of the list, for screen readers; an item that stays is not touched, so that it keeps the focus.
-		let next = this.list.firstElementChild;
-		for (let index = this.start; index < this.end; index += 1) {
-			let item = /** @type {HTMLElement} */ (this.items.get(index));
+		let next = list.firstElementChild;
+		for (let index = start; index < end; index += 1) {
+			let item = /** @type {HTMLElement} */ (items.get(index));
 			if (!item) {
-				item = this.renderItem(index);
-				this.items.set(index, item);
-				this.list.insertBefore(item, next);
+				item = render(index);
+				items.set(index, item);
+				list.insertBefore(item, next);
 			} else next = item.nextElementSibling;
 		}
-		const offset = this.host.scrollTop + firstRow * this.rowHeight - this.position;
-		this.list.style.transform = `translateY(${offset}px)`;
-		this.onRange(this.start, this.end);
+		list.style.transform = `translateY(${host.scrollTop + firstRow * rowHeight - position}px)`;
+		onRange(start, end);
 	}
+
+	return { items, resize, refresh, replace, scrollTo, reveal, firstVisible, visibleRows, columns: () => columns, shown: () => [start, end] };
 }

@@ -1,4 +1,3 @@
-// @ts-check
 // The records that are selected: for tags, deletion and relabelling. Kept in the tab, per viewer.
 
 import { sideIndex } from "./api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What the page shows, all of it in the URL: a copied link shows the same, and Back works.
 
 import { hasModifier, makeEvent } from "./dom.js";
