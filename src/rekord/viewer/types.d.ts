@@ -46,11 +46,12 @@ type SplitStatus = {
   note: string | null;
   error: ServerError | null;
 };
-type Child = Node | string | number | null | undefined | false;
+type Child = Node | string | null | undefined | boolean | 0;  // what is not there is left out
 type Props = Record<string, any>;
 type Tag = keyof HTMLElementTagNameMap;
 type AnEvent<A extends any[]> = {on: (listener: (...args: A) => void, until?: AbortSignal) => void, emit: (...args: A) => void};
-// The name is a tag, with classes after dots.
+// An HTML element: `h("p.soft", { title: "…" }, children)`. The name is a tag, with classes after dots. Beside
+// attributes, `label` is the accessible name, `style` an object, and `onclick` a listener.
 type MakeElement = {
   <T extends Tag>(name: T, first?: Props | Child | Child[], ...children: (Child | Child[])[]): HTMLElementTagNameMap[T];
   <T extends Tag>(name: `${T}.${string}`, first?: Props | Child | Child[], ...children: (Child | Child[])[]): HTMLElementTagNameMap[T];
@@ -163,6 +164,9 @@ type RowListeners = {onPage: (first: number, end: number) => void, onTotal: () =
 
 // The functions of the modules: their types are here, so that the page does not load them.
 // api.js
+type findColumn = (name: string | undefined | null) => Column | null;
+/** The records that the page shows: split, filters, SQL, order. */
+type recordSet = () => Query;
 /** What names one record of the side that is shown. */
 type recordQuery = (split: string, record: number) => {side: number, split: string, record: number};
 type address = (path: string, query?: Query) => string;
@@ -174,9 +178,16 @@ type getBytes = (path: string, query: Query, signal?: AbortSignal) => Promise<Ar
 /** The class ids of a mask. */
 type getMask = (query: Query, signal?: AbortSignal) => Promise<MaskData>;
 // curation.js
+/** The bar below the page while records are selected. */
+type mountSelectionBar = (host: HTMLElement) => void;
 /** A dialog; Esc closes it, and the focus returns. */
 type openDialog = (title: string, ...children: Node[]) => HTMLDialogElement;
 // dom.js
+/** A name that may break after its separators. */
+type breakable = (name: string, title?: string | null) => HTMLElement;
+/** The same for text of several lines. */
+type printableLines = (text: string) => string;
+type hasModifier = (event: KeyboardEvent | MouseEvent) => boolean;
 /** A part of the page that the server has rendered. */
 type part = (id: string) => HTMLElement;
 /** A function that runs once per frame at most, with its last arguments. */
@@ -202,12 +213,19 @@ type mountFacets = (host: HTMLElement, until: AbortSignal) => {reload: () => Pro
 /** Two records next to each other; their images zoom together. */
 type mountTwins = (host: HTMLElement, twins: ({ key: RecordKey; side: number } | null)[], until: AbortSignal, differing: string[]) => Promise<void>;
 // gallery.js
+/** The image feature of the tiles. */
+type imageColumn = () => Column | null;
 /** A view over all records that are shown: as tiles or as rows of a table. */
 type mountRecords = (host: HTMLElement, until: AbortSignal, kind: "gallery" | "table") => View;
 type mountHex = (query: Query, until: AbortSignal) => HTMLElement;
 // keys.js
+type openJump = (view: View | null) => void;
 type mountKeys = (view: () => View | null, focusQuery: () => void, views: string[]) => void;
 // images.js
+/** The colour of a class id, for CSS. */
+type classColour = (id: number) => string;
+/** The name of the pattern of a class id. */
+type patternName = (id: number) => string;
 /** Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again. */
 type drawMask = (canvas: HTMLCanvasElement, { ids, width, height }: MaskData, { ignore, hidden, patterns }?: { ignore?: number | null; hidden?: ReadonlySet<number>; patterns?: boolean }) => void;
 /** A swatch of a legend: the colour and the pattern of a class. */
@@ -231,6 +249,14 @@ type uprightBox = (orientation: number, [ymin, xmin, ymax, xmax]: number[]) => {
 /** A mask turned upright. */
 type uprightMask = (mask: MaskData, orientation: number) => MaskData;
 // parts.js
+/** The state of a record that is not simply fine. */
+type stateBadge = (state: string) => HTMLElement | null;
+/** How many findings a record has. */
+type findingBadge = (findings?: number[]) => HTMLElement | null | undefined;
+/** The colour of a class. */
+type classDot = (code: number | string) => HTMLElement;
+/** What to do, with a button that copies it. */
+type doLine = (text?: string | null) => HTMLElement | null;
 type makePager = (label: string, first: number, previous: number, next: number, total: number, text: string, turn: (first: number) => void) => HTMLElement;
 type makeFigure = (name: string, words: unknown[], style: string, ...children: (Child | Child[])[]) => HTMLElement;
 /** The name of a feature, and what it is. */
@@ -241,8 +267,8 @@ type foldedTable = (caption: string, heads: string[], rows: () => (string | numb
 type makeSubtabs = (label: string, tabs: any[][]) => HTMLElement;
 type makeRange = (label: string, min: number, max: number, step: number, value: number, props: Props) => HTMLInputElement;
 type makeSelect = (names: string[], value: string, onchange: (value: string) => void, props?: Props) => HTMLSelectElement;
-/** A form of which submitting is ours. */
-type makeForm = (submit: () => unknown, props: Props, ...children: (Child | Child[])[]) => HTMLFormElement;
+/** A form of the page's templates, and its controls by name. */
+type cloneForm = (id: string, submit: () => unknown) => [HTMLFormElement, Record<string, any>];
 /** Those of some facts that are known. */
 type listFacts = (facts: Record<string, unknown>) => HTMLElement | null;
 /** The box that selects a record. */
@@ -268,7 +294,7 @@ type copyButton = (text: string, label?: string) => HTMLButtonElement;
 /** Nothing is to be seen. */
 type emptyState = (title: string, text?: string | null, child?: Child) => HTMLElement;
 /** A table of which the parts are given. */
-type makeTable = (caption: string, heads: (string | Node)[], rows: (Child | Child[])[][], style?: string) => HTMLTableElement;
+type makeTable = (caption: string, heads: (string | Node)[], rows: (Child | number | Child[])[][], style?: string) => HTMLTableElement;
 /** Buttons to earlier and later parts of a long list. */
 type pager = (first: number, size: number, total: number, more?: Record<string, string>) => HTMLElement | null;
 // preferences.js

@@ -89,15 +89,13 @@ export async function getMask(query, signal) {
 	return { ids: new Numbers(data.slice(16)), width, height };
 }
 
-/** @returns {number} the side that the page shows */
 export const sideIndex = () => Math.min(Number(state().more.side ?? 0) || 0, session.sides.length - 1);
 
 export const side = () => session.sides[sideIndex()];
 
-/** @param {string | undefined | null} name @returns {Column | null} */
+/** @type {findColumn} */
 export const findColumn = (name) => side().columns.find((one) => one.name === name) ?? null;
 
-/** The split that the page shows. */
 export function splitName() {
 	const names = side().splits.map((split) => split.name);
 	const wanted = state().split ?? "";
@@ -109,7 +107,7 @@ export const splitStatus = () => status?.sides[sideIndex()]?.splits.find((split)
 /** @type {recordQuery} */
 export const recordQuery = (split, record) => ({ side: sideIndex(), split, record });
 
-/** The records that the page shows: split, filters, SQL, order. @returns {Query} */
+/** @type {recordSet} */
 export function recordSet() {
 	const { filters, where, sort, more } = state();
 	/** @type {Record<string, object>} */
@@ -129,7 +127,6 @@ export function recordSet() {
 /** Parts of the URL's `more` that choose records. */
 export const SETS = ["finding", "cell", "tag"];
 
-/** Whether the page shows a part of the split only. */
 export function isNarrowed() {
 	const { filters, where, more } = state();
 	return Boolean(filters.length || where || SETS.some((name) => more[name]));
@@ -159,5 +156,4 @@ export async function watchStatus() {
 	}
 }
 
-/** Ask for the status now, because something has begun. */
 export const pollSoon = () => schedule(50);

@@ -15,7 +15,7 @@ export function mountCompare(host, until) {
 	const { key, only = "changed", first = "0", pair = "0" } = state().more;
 	const body = h("div", { "aria-live": "polite" });
 	const [a, b] = getSession().sides;
-	const handle = mountTitled(host, "Compare", b ? h("p.soft", h("b", "A "), printable(a.path), h("b", "  B "), printable(b.path)) : null, body);
+	const handle = mountTitled(host, "Compare", b && h("p.soft", h("b", "A "), printable(a.path), h("b", "  B "), printable(b.path)), body);
 	if (!b) {
 		show(body, emptyState("One dataset is open", "Open two to compare them: ", h("code", "rekord view A B")));
 		return handle;
@@ -38,12 +38,12 @@ export function mountCompare(host, until) {
 			bdi(one.key, 80),
 			" ",
 			h("span", { class: one.status === "same" ? "pill" : "pill alert" }, STATUS[one.status] ?? one.status),
-			one.features?.length ? h("span.soft.small", ` ${printable(one.features.join(", "), 80)}`) : null,
+			one.features?.length && h("span.soft.small", ` ${printable(one.features.join(", "), 80)}`),
 		]);
 		show(
 			body,
 			h("div.compare-tools",
-				keys?.length ? h("label", "Key ", makeSelect(keys, key ?? used?.[0] ?? "", (chosen) => goMore({ key: chosen, ...FROM_START }))) : null,
+				keys?.length && h("label", "Key ", makeSelect(keys, key ?? used?.[0] ?? "", (chosen) => goMore({ key: chosen, ...FROM_START }))),
 				makeSubtabs("Kinds of differences", tabs),
 				h("span.soft", `${count(counts.same ?? 0)} the same`)),
 			pairs.length ? h("div.pair-columns", makePairList(items, chosen, Number(first), total), twins) : emptyState("None", "No pair of this kind."),

@@ -2,14 +2,14 @@
 
 import { findColumn, get, getSession, isNarrowed, post, recordSet, side, sideIndex } from "./api.js";
 import { announce, count, h, notify, plural, printable, show } from "./dom.js";
-import { copyButton, errorPanel, faultPanel, makeForm, makeOptions, makeSelect } from "./parts.js";
+import { cloneForm, copyButton, errorPanel, faultPanel, makeOptions } from "./parts.js";
 import { clearSelection, onSelection, selectedRecords, selectMany } from "./selection.js";
 import { go, setState } from "./state.js";
 
 const MOST = 10_000;
 const SHOWN_CHARACTERS = 20_000;
 
-/** The bar below the page while records are selected. @param {HTMLElement} host */
+/** @type {mountSelectionBar} */
 export function mountSelectionBar(host) {
 	function draw() {
 		const records = selectedRecords();
@@ -23,7 +23,7 @@ export function mountSelectionBar(host) {
 			h("button", { onclick: () => openTags(records) }, "Tag…"),
 			h("button", { onclick: () => openCuration("delete", records) }, "Delete…"),
 			h("button", { onclick: () => openCuration("relabel", records) }, "Relabel…"),
-			isNarrowed() ? h("button", { onclick: () => void selectAll() }, "Select all that match") : null,
+			isNarrowed() && h("button", { onclick: () => void selectAll() }, "Select all that match"),
 			h("button.link", { onclick: clearSelection }, "Clear"),
 		);
 	}
@@ -31,7 +31,6 @@ export function mountSelectionBar(host) {
 	draw();
 }
 
-/** Every record that the filters leave. */
 export async function selectAll() {
 	const { total, records } = await get("ids", { ...recordSet(), most: MOST });
 	selectMany(records, true);
@@ -51,12 +50,7 @@ export function openDialog(title, ...children) {
 	return dialog;
 }
 
-const makeInput = (id, props) => h("input", { type: "text", id, autocomplete: "off", ...props });
-const labelled = (text, input) => [h("label", { for: input.id }, text), " ", input];
-
 function openTags(records) {
-	const input = makeInput("tag-name", { required: true, maxlength: 100, list: "known-tags" });
-	const known = h("datalist", { id: "known-tags" });
 	const existing = h("div");
 	const send = async (remove = false) => {
 		try {
@@ -67,13 +61,8 @@ function openTags(records) {
 			show(existing, errorPanel(error));
 		}
 	};
-	const form = makeForm(
-		send,
-		{},
-		h("p", labelled("Tag", input), known),
-		h("p.soft.small", "Tags are kept in your cache folder; the data does not change."),
-		h("p.buttons", h("button.primary", { type: "submit" }, "Add tag"), h("button", { onclick: () => input.reportValidity() && void send(true) }, "Remove tag")),
-	);
+	const [form, { tag: input, untag }] = cloneForm("tag-form", send);
+	untag.onclick = () => input.reportValidity() && void send(true);
 	const dialog = openDialog(`Tag ${plural(records.length, "record")}`, form, existing);
 	const showTag = (tag) => {
 		dialog.close();
@@ -82,26 +71,22 @@ function openTags(records) {
 	get("tags", { side: sideIndex() })
 		.then(({ tags }) => {
 			const names = Object.keys(tags);
-			show(known, makeOptions(names));
+			show(form.children[0], makeOptions(names));
 			if (names.length) show(existing, h("h3", "Show tagged records"), h("ul", names.map((name) => h("li", h("button.link", { onclick: () => showTag(name) }, printable(name, 60)), ` ${count(tags[name])}`))));
 		})
 		.catch((error) => show(existing, errorPanel(error)));
 	input.focus();
 }
 
-/** @param {"delete" | "relabel"} action @param {RecordKey[]} records */
 function openCuration(action, records) {
 	const isRelabel = action === "relabel";
 	const failure = "This cannot be done";
 	const classes = side().columns.filter((one) => one.view === "class").map((one) => one.name);
 	const fillNames = () => show(names, makeOptions(findColumn(column.value)?.classes ?? []));
-	const out = makeInput("curate-out", {});
-	const column = makeSelect(classes, side().label ?? classes[0] ?? "", fillNames, { id: "curate-column" });
-	const label = makeInput("curate-label", { required: true, list: "curate-classes" });
-	const names = h("datalist", { id: "curate-classes" });
+	const [form, { out, column, label, write }] = cloneForm("curate-form", execute);
+	const names = form.children[0];
 	const result = h("div", { "aria-live": "polite" });
 	const request = () => ({ action, records, side: sideIndex(), out: out.value || null, ...(isRelabel ? { column: column.value, label: label.value } : {}) });
-	const submit = getSession().edit && h("button.primary", { type: "submit" }, isRelabel ? "Write with the new class" : "Write without these records");
 	let run = 0;
 
 	async function preview() {
@@ -113,13 +98,13 @@ function openCuration(action, records) {
 			if (!out.value) out.placeholder = answer.out;
 			if (answer.error) return show(result, faultPanel(answer.error, failure));
 			const ways = [answer, ...answer.others].flatMap(({ command, python, note }, i) => [
-				i ? h("h3", "Or") : null,
-				note ? h("p.soft.small", printable(note)) : null,
+				i && h("h3", "Or"),
+				note && h("p.soft.small", printable(note)),
 				block("Command", command, i ? "command-2" : "command"),
 				block("Python", python, i ? "python-2" : "python"),
 			]);
 			show(result, ways, block(`Records: ${answer.csv_name}`, answer.csv, "csv", answer.csv_name));
-			if (submit) submit.disabled = !answer.can_run;
+			write.disabled = !answer.can_run;
 		} catch (error) {
 			if (mine === run) show(result, errorPanel(error, failure));
 		}
@@ -132,10 +117,10 @@ function openCuration(action, records) {
 	}
 
 	async function execute() {
-		if (!submit) return preview();
+		if (!getSession().edit) return preview();
 		const title = "This was not done";
 		try {
-			submit.disabled = true;
+			write.disabled = true;
 			let answer = await post("run", request());
 			while (answer.state === "running") {
 				const bar = h("progress", { max: 1, label: "Written" });
@@ -150,18 +135,19 @@ function openCuration(action, records) {
 		} catch (error) {
 			show(result, errorPanel(error, title));
 		} finally {
-			submit.disabled = false;
+			write.disabled = false;
 		}
 	}
 
-	const form = makeForm(
-		execute,
-		{ oninput: preview },
-		h("p.fields", isRelabel ? [...labelled("Column", column), ...labelled("New class", label)] : null, labelled("Write to", out), names),
-		h("p.soft.small", "The result is a new dataset; the one that is open does not change."),
-		submit ? h("p.buttons", submit) : h("p.soft.small", "To run it from this page, start ", h("code", "rekord view --edit"), "."),
-		result,
-	);
+	const remove = (selector) => form.querySelectorAll(selector).forEach((one) => one.remove());
+	if (!isRelabel) remove(".of-relabel");
+	remove(getSession().edit ? ".of-view" : ".of-edit");
+	write.textContent = isRelabel ? "Write with the new class" : "Write without these records";
+	show(column, makeOptions(classes));
+	column.value = side().label ?? classes[0] ?? "";
+	column.onchange = fillNames;
+	form.oninput = preview;
+	form.append(result);
 	fillNames();
 	openDialog(`${isRelabel ? "Relabel" : "Delete"} ${plural(records.length, "record")}`, form);
 	void preview();

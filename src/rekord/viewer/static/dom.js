@@ -3,11 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "tabIndex"]);
 
-/**
- * An HTML element: `h("p.soft", { title: "…" }, children)`. Beside attributes, `label` is the accessible name, `style`
- * an object, and `onclick` a listener.
- * @type {MakeElement}
- */
+/** @type {MakeElement} */
 export const h = (name, first, ...children) => {
 	const [tag, ...classes] = name.split(".");
 	const element = document.createElement(tag);
@@ -34,8 +30,7 @@ function fill(element, props, children) {
 
 /** @type {show} */
 export function show(element, ...children) {
-	const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
-	element.replaceChildren(.../** @type {(Node | string)[]} */ (shown));
+	element.replaceChildren(.../** @type {(Node | string)[]} */ (children.flat().filter(Boolean)));
 }
 
 /** @type {printable} */
@@ -48,10 +43,10 @@ export function printable(text, limit = 400) {
 /** @type {bdi} */
 export const bdi = (text, limit, props = {}) => h("bdi", props, printable(text, limit));
 
-/** A name that may break after its separators. @param {string} name @param {string | null} title */
+/** @type {breakable} */
 export const breakable = (name, title = null) => h("bdi", { title }, printable(name, 120).split(/(?<=[/_.-])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part])));
 
-/** The same for text of several lines. @param {string} text */
+/** @type {printableLines} */
 export const printableLines = (text) => text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, spellOut);
 
 function spellOut(letter) {
@@ -60,13 +55,11 @@ function spellOut(letter) {
 	return `\\${prefix}${point.toString(16).padStart(digits, "0")}`;
 }
 
-/** @param {number} value */
 export const count = (value) => value.toLocaleString("en-US");
 
 /** @type {plural} */
 export const plural = (n, noun, several = `${noun}s`) => `${count(n)} ${n === 1 ? noun : several}`;
 
-/** @param {number} n */
 export function bytes(n) {
 	const units = ["B", "kB", "MB", "GB", "TB"];
 	let unit = 0;
@@ -74,7 +67,6 @@ export function bytes(n) {
 	return `${unit && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
 }
 
-/** A number as short as it can be read. @param {number | null} value */
 export function number(value) {
 	if (value === null) return "none";
 	if (!Number.isFinite(value)) return String(value);
@@ -121,7 +113,7 @@ export function onResize(element, run, until) {
 	until.addEventListener("abort", () => observer.disconnect());
 }
 
-/** @param {KeyboardEvent | MouseEvent} event */
+/** @type {hasModifier} */
 export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
 /** @type {part} */
@@ -129,12 +121,12 @@ export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(
 
 let timer = 0;
 
-/** Tell a screen reader. @param {string} text */
+// Tells a screen reader.
 export function announce(text) {
 	part("spoken").textContent = text;
 }
 
-/** Tell everybody. @param {string} text */
+// Tells everybody.
 export function notify(text) {
 	const toast = part("toast");
 	announce(text);

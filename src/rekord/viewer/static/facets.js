@@ -123,7 +123,7 @@ function setFilter(column, filter, replace = false) {
 function makeFacet({ column, missing, other }, ...children) {
 	const clear = h("button.link", { hidden: !filterOf(column), label: `Clear the filter on ${column}`, onclick: () => setFilter(column, null) }, "clear");
 	const notes = [missing && `${count(missing)} missing`, other && `${count(other)} others`].filter(Boolean);
-	return h("section.facet", { "data-column": column }, h("header", h("h3", printable(column, 80)), clear), ...children, notes.length ? h("p.soft.small", notes.join(", ")) : null);
+	return h("section.facet", { "data-column": column }, h("header", h("h3", printable(column, 80)), clear), ...children, notes.length && h("p.soft.small", notes.join(", ")));
 }
 
 // Bars of classes: each is a switch.

@@ -68,12 +68,12 @@ function renderFinding(finding) {
 	return h(
 		"li.panel.finding",
 		{ id: `finding-${number}` },
-		h("header", h("span", { class: `pill severity ${severity}` }, severity), h("code", code), h("h3", printable(title)), finding.count > 1 ? h("span.soft", `${count(finding.count)} times`) : null),
+		h("header", h("span", { class: `pill severity ${severity}` }, severity), h("code", code), h("h3", printable(title)), finding.count > 1 && h("span.soft", `${count(finding.count)} times`)),
 		message === title ? null : h("p", bdi(message)),
 		h("p.soft.small", printable(where.filter(Boolean).join(", "))),
 		listFacts({ expected, found, likely }),
 		doLine(finding.do),
-		all.length ? h("div.finding-records", links, h("a", { href: link({ ...setState({ finding: String(number) }), split: all[0][0] }) }, all.length === 1 ? "Show it in the gallery" : "Show them in the gallery")) : null,
+		all.length && h("div.finding-records", links, h("a", { href: link({ ...setState({ finding: String(number) }), split: all[0][0] }) }, all.length === 1 ? "Show it in the gallery" : "Show them in the gallery")),
 	);
 }
 
@@ -124,7 +124,7 @@ export async function mountTwins(host, twins, until, differing) {
 			const { features, file } = await get("record", query, until);
 			const image = features.find((one) => one.view === "image" && one.value?.image?.state === "ok");
 			const stage = image && makeStage({ ...image.value.image, src: mediaAddress("image", { ...query, feature: image.name }), alt: `${printable(image.name, 60)} of ${split} ${record}`, zoom, until });
-			const rows = features.slice(0, MOST_FEATURES).map(({ name, value, error }) => [breakable(name), [bdi(value?.name ?? value?.text ?? error?.what ?? "", 100), differing.includes(name) ? h("span.pill.alert", "differs") : null]]);
+			const rows = features.slice(0, MOST_FEATURES).map(({ name, value, error }) => [breakable(name), [bdi(value?.name ?? value?.text ?? error?.what ?? "", 100), differing.includes(name) && h("span.pill.alert", "differs")]]);
 			const table = makeTable(`Features of ${split} ${record}`, [], rows, "small-table");
 			table.querySelectorAll("tr").forEach((row, i) => row.classList.toggle("differs", differing.includes(features[i].name)));
 			return h("div.twin", title, h("p.soft.small.file", printable(file ?? "")), stage?.element, table);

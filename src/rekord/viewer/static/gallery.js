@@ -15,7 +15,7 @@ const ROW = 40;
 const SETTLE_MS = 60; // a tile that is scrolled past is not requested
 const MAX_KEPT_MASKS = 400;
 
-/** The image feature of the tiles. @returns {Column | null} */
+/** @type {imageColumn} */
 export function imageColumn() {
 	const { columns, overlays } = side();
 	const wanted = findColumn(state().more.image);
@@ -145,7 +145,7 @@ export function mountRecords(host, until, kind) {
 		const frame = h(
 			"div.frame",
 			{ style: { "aspect-ratio": `${w} / ${tall}`, "--ratio": w / tall } },
-			h("img", { alt: "", decoding: "async", draggable: "false", class: Math.max(width, height) < 96 ? "pixelated" : null, src, onerror }),
+			h("img", { alt: "", decoding: "async", draggable: "false", class: Math.max(width, height) < 96 && "pixelated", src, onerror }),
 		);
 		const overlay = side().overlays.find((one) => one.image === column.name);
 		for (const name of overlay?.boxes ?? []) {
@@ -200,7 +200,7 @@ export function mountRecords(host, until, kind) {
 			"div",
 			{ role: "row", class: isSelected(row.split, row.record) ? "table-row selected" : "table-row", "aria-rowindex": index + 2, "data-index": index },
 			h("span.record-cell", { role: "cell" }, recordBox(row), recordAnchor(row, index, {}, count(row.record)), stateBadge(row.state), findingBadge(row.findings)),
-			row.cells.map((cell, i) => h("span", { role: "cell", class: cell.missing ? "soft" : null }, renderCell(row, rows.columns[i], cell))),
+			row.cells.map((cell, i) => h("span", { role: "cell", class: cell.missing && "soft" }, renderCell(row, rows.columns[i], cell))),
 		);
 	}
 
@@ -268,7 +268,6 @@ export function mountRecords(host, until, kind) {
 
 	return {
 		focus: focusActive,
-		/** The record that has the focus. */
 		current: () => rows.at(active) ?? null,
 		jump(index) {
 			moveTo(index);

@@ -12,10 +12,10 @@ const COLOURS = [
 ];
 const PATTERNS = ["solid", "diagonal lines", "horizontal lines", "dots", "vertical lines"];
 
-/** The colour of a class id, for CSS. @param {number} id */
+/** @type {classColour} */
 export const classColour = (id) => id > 0 ? `rgb(${COLOURS[(id - 1) % COLOURS.length].join(" ")})` : "transparent";
 
-/** The name of the pattern of a class id. @param {number} id */
+/** @type {patternName} */
 export const patternName = (id) => PATTERNS[patternOf(id)];
 
 // Neighbouring ids differ in pattern, and ids of the same colour do too.

@@ -3,7 +3,7 @@
 import { isNarrowed } from "./api.js";
 import { openDialog } from "./curation.js";
 import { announce, clamp, h, hasModifier, part } from "./dom.js";
-import { makeForm } from "./parts.js";
+import { cloneForm } from "./parts.js";
 import { prefer, setPreference, switchTheme } from "./preferences.js";
 import { select } from "./selection.js";
 import { go, leaveRecord, state } from "./state.js";
@@ -68,18 +68,17 @@ function isTyping(target) {
 	return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** @param {View | null} view */
+/** @type {openJump} */
 export function openJump(view) {
 	if (!view) return;
 	const total = view.total();
-	const input = h("input", { type: "number", min: 0, max: total ? total - 1 : null, id: "jump-to", required: true, inputmode: "numeric" });
-	const jump = () => {
+	const [form, { to }] = cloneForm("jump-form", () => {
 		dialog.close();
-		view.jump(Number(input.value));
-	};
-	const form = makeForm(jump, {}, h("p.fields", h("label", { for: "jump-to" }, "Record number, from 0"), input), h("p.buttons", h("button.primary", { type: "submit" }, "Go")));
+		view.jump(Number(to.value));
+	});
+	if (total) to.max = total - 1;
 	const dialog = openDialog("Go to a record", form);
-	input.focus();
+	to.focus();
 }
 
 export function openHelp() {

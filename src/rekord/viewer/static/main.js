@@ -10,7 +10,7 @@ import { mountFindings, mountPairs } from "./findings.js";
 import { imageColumn, mountRecords } from "./gallery.js";
 import { mountKeys, openHelp, openJump } from "./keys.js";
 import { mountMosaic } from "./mosaic.js";
-import { emptyState, faultPanel, makeForm, makeRange, makeSelect, sideMore } from "./parts.js";
+import { cloneForm, emptyState, faultPanel, makeRange, makeSelect, sideMore } from "./parts.js";
 import { apply, onPreference, prefer, setPreference, switchTheme } from "./preferences.js";
 import { mountQuery } from "./query.js";
 import { mountRecord, overlayTools } from "./record.js";
@@ -31,7 +31,7 @@ const WITH_FACETS = ["gallery", "table", "mosaic"];
 const KEPT = ["side", "image"]; // what a change of the view keeps
 
 const [banner, bar, facets, view, body] = ["banner", "toolbar", "facets", "view", "body"].map(part);
-const queryBox = h("input.query", { type: "search", label: "SQL condition", spellcheck: "false", autocomplete: "off", placeholder: "SQL condition, such as label = 3" });
+const [queryForm, { where: queryBox }] = cloneForm("query-form", () => go({ where: queryBox.value.trim(), at: 0 }));
 let running = new AbortController();
 /** @type {ReturnType<typeof mountFacets> | null} */
 let facetPanel = null;
@@ -87,7 +87,7 @@ function drawTabs() {
 	const now = viewName();
 	show(part("tabs"), VIEWS.filter(([, , , isThere]) => !isThere || isThere()).map(([name, text]) => {
 		const more = keep(WITH_FACETS.includes(name) ? [...KEPT, ...SETS] : KEPT);
-		return h("a", { href: link({ view: name, record: null, at: 0, more }), "aria-current": now === name ? "page" : null }, text);
+		return h("a", { href: link({ view: name, record: null, at: 0, more }), "aria-current": now === name && "page" }, text);
 	}));
 }
 
@@ -109,13 +109,13 @@ function drawBar() {
 	show(
 		bar,
 		filterButton,
-		getSession().sql ? makeForm(() => go({ where: queryBox.value.trim(), at: 0 }), { class: "query-form", role: "search" }, queryBox) : null,
-		special ? chip({ more: without }, `${printable(special, 80)}: show all`, special) : null,
+		getSession().sql && queryForm,
+		special && chip({ more: without }, `${printable(special, 80)}: show all`, special),
 		filters.map((filter) => chip({ filters: filters.filter((one) => one !== filter) }, `Filter on ${printable(filter.feature, 60)}: remove`, filter.feature)),
-		isNarrowed() ? h("button.link", { onclick: () => void selectAll() }, "Select all") : null,
+		isNarrowed() && h("button.link", { onclick: () => void selectAll() }, "Select all"),
 		h("span.spring"),
-		now === "gallery" && (hasMasks || hasBoxes) ? overlayTools(hasMasks, hasBoxes, running.signal) : null,
-		now === "gallery" ? h("label.check.tile-size", "Size", tile) : null,
+		now === "gallery" && (hasMasks || hasBoxes) && overlayTools(hasMasks, hasBoxes, running.signal),
+		now === "gallery" && h("label.check.tile-size", "Size", tile),
 		h("button", { onclick: () => openJump(current) }, "Go to…"),
 	);
 }

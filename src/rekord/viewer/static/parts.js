@@ -1,7 +1,7 @@
 // Small parts that several views share: badges, notices, copying, links to records, and what a failure looks like.
 
 import { ApiError, getSession } from "./api.js";
-import { bdi, count, h, notify, plural, printable, show } from "./dom.js";
+import { bdi, count, h, notify, part, plural, printable, show } from "./dom.js";
 import { classColour } from "./images.js";
 import { isSelected, select } from "./selection.js";
 import { goMore, link, linkMore, recordState } from "./state.js";
@@ -24,16 +24,16 @@ export function selectBox(split, record, props = {}) {
 
 const STATES = { damaged: "damaged", invalid: "does not match the schema", too_large: "too large", pending: "not indexed yet" };
 
-/** The state of a record that is not simply fine. @param {string} state */
+/** @type {stateBadge} */
 export function stateBadge(state) {
 	const text = Reflect.get(STATES, state);
 	return text ? h("span", { class: state === "pending" ? "pill" : "pill alert" }, text) : null;
 }
 
-/** How many findings a record has. @param {number[] | undefined} findings */
+/** @type {findingBadge} */
 export const findingBadge = (findings) => (findings?.length ? h("span.pill.alert", plural(findings.length, "finding")) : null);
 
-/** The colour of a class. @param {number | string} code */
+/** @type {classDot} */
 export const classDot = (code) => h("i.dot", { "aria-hidden": "true", style: { background: classColour(Number(code) + 1) } });
 
 /** @type {errorPanel} */
@@ -61,7 +61,7 @@ export function listFacts(facts) {
 	return known.length ? h("dl", known.flatMap(([name, value]) => [h("dt", name), h("dd", printable(value))])) : null;
 }
 
-/** What to do, with a button that copies it. @param {string | null} [text] */
+/** @type {doLine} */
 export function doLine(text) {
 	if (!text) return null;
 	const isCommand = /^(rekord|pip|python|rm|rk\.|import) ?/.test(text); // else advice, which nobody pastes
@@ -110,8 +110,12 @@ export async function showAnswer(host, until, request, draw, title) {
 /** @type {makeScrollable} */
 export const makeScrollable = (label, child, style = "") => h(`div.scroll-x${style}`, { tabindex: "0", role: "region", label }, child);
 
-/** @type {makeForm} */
-export const makeForm = (submit, props, ...children) => h("form", { onsubmit: (event) => (event.preventDefault(), submit()), ...props }, ...children);
+/** @type {cloneForm} */
+export function cloneForm(id, submit) {
+	const form = /** @type {any} */ (part(id)).content.firstElementChild.cloneNode(true);
+	form.onsubmit = (event) => (event.preventDefault(), submit());
+	return [form, form.elements];
+}
 
 /** @type {makeOptions} */
 export const makeOptions = (names) => names.map((name) => h("option", { value: name }, printable(name, 60)));
@@ -134,12 +138,12 @@ export const PAIRS = 100;
 
 /** @type {makePairList} */
 export function makePairList(items, chosen, first, total) {
-	const list = items.map((item, i) => h("li", h("a", { href: linkMore({ pair: String(i) }), "aria-current": i === chosen ? "true" : null }, item)));
+	const list = items.map((item, i) => h("li", h("a", { href: linkMore({ pair: String(i) }), "aria-current": i === chosen && "true" }, item)));
 	return h("div", h("ul.pair-list", list), pager(first, PAIRS, total, { pair: "0" }));
 }
 
 /** @type {makeSubtabs} */
-export const makeSubtabs = (label, tabs) => h("nav.subtabs", { label }, tabs.map(([text, href, isOn]) => h("a", { href, "aria-current": isOn ? "true" : null }, text)));
+export const makeSubtabs = (label, tabs) => h("nav.subtabs", { label }, tabs.map(([text, href, isOn]) => h("a", { href, "aria-current": isOn && "true" }, text)));
 
 /** @type {emptyState} */
 export const emptyState = (title, text = null, child = null) => h("div.empty", h("h2", title), text && h("p", text), child);
@@ -151,7 +155,7 @@ export function makeTable(caption, heads, rows, style = "") {
 		"table",
 		{ class: style },
 		h("caption.hidden-visually", caption),
-		heads.length ? h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))) : null,
+		heads.length && h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))),
 		h("tbody", rows.map((row) => h("tr", row.map(cell)))),
 	);
 }

@@ -60,7 +60,6 @@ export function apply() {
 	root.style.setProperty("--mask-opacity", String(opacity));
 }
 
-/** Light becomes dark, and dark light. */
 export function switchTheme() {
 	const { theme } = preferences;
 	const isDark = theme === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : theme === "dark";

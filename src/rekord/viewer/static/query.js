@@ -2,21 +2,19 @@
 
 import { getSession, post, sideIndex, splitName } from "./api.js";
 import { announce, bdi, h, number, plural, printable, show } from "./dom.js";
-import { errorPanel, makeForm, makeScrollable, makeTable, mountTitled, recordLink } from "./parts.js";
+import { cloneForm, errorPanel, makeScrollable, makeTable, mountTitled, recordLink } from "./parts.js";
 import { goMore, state } from "./state.js";
 
 /** @type {Mount} */
 export function mountQuery(host, until) {
 	const body = h("div");
-	const area = h("textarea.code", { rows: 4, spellcheck: "false", label: "SQL query", placeholder: "SELECT label, count(*) FROM records GROUP BY label" });
-	area.value = state().more.query ?? "";
 	let running = "";
-	const cancel = h("button", { hidden: true, onclick: () => void post("cancel", { id: running }) }, "Cancel");
-	const submit = () => {
+	const [form, { query: area, cancel }] = cloneForm("sql-form", () => {
 		goMore({ query: area.value }, { quiet: true });
 		void run();
-	};
-	const form = makeForm(submit, {}, area, h("p.buttons", h("button", { type: "submit" }, "Run"), cancel, h("span.soft.small", "Ctrl + Enter. Read-only; 10 seconds and 1,000 rows at most.")));
+	});
+	area.value = state().more.query ?? "";
+	cancel.onclick = () => void post("cancel", { id: running });
 	area.addEventListener("keydown", (event) => {
 		if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 	});

@@ -41,7 +41,7 @@ export function mountRecord(host, until) {
 		return h(
 			"div.record-head",
 			h("h2.record-title", { tabindex: "-1" }, `Record ${count(record)}`, " ", stateBadge(condition)),
-			h("span.soft.file", file !== null ? bdi(`${file}, record ${count(file_record)}`) : null),
+			h("span.soft.file", file !== null && bdi(`${file}, record ${count(file_record)}`)),
 			h("nav.record-nav", { label: "Records" },
 				h("label.check", box, "Select"),
 				step("Previous", previous),
@@ -61,13 +61,13 @@ export function mountRecord(host, until) {
 		show(
 			host,
 			navigation(answer),
-			answer.error ? faultPanel(answer.error) : null,
+			answer.error && faultPanel(answer.error),
 			findingsOf(answer.findings ?? []),
 			h(
 				"div.record-columns",
 				drawMedia(features),
 				h("div.record-facts",
-					isTooLarge ? h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(record_bytes)}, or ${bytes(decoded_bytes)} once decoded, are shown by their first bytes.`) : null,
+					isTooLarge && h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(record_bytes)}, or ${bytes(decoded_bytes)} once decoded, are shown by their first bytes.`),
 					featureTable(features, answer),
 					stepTable(answer.steps ?? []),
 					mountHex(query, until)),
@@ -93,7 +93,7 @@ export function mountRecord(host, until) {
 		media.append(...images.map((feature) => drawImage(feature, features, output)));
 		if (media.querySelector(".stage")) {
 			const [hasMask, hasBoxes] = [overlays.some((one) => one.masks.length), overlays.some((one) => one.boxes.length)];
-			media.prepend(h("div.stage-tools", hasMask || hasBoxes ? overlayTools(hasMask, hasBoxes, until) : null, output));
+			media.prepend(h("div.stage-tools", (hasMask || hasBoxes) && overlayTools(hasMask, hasBoxes, until), output));
 		}
 		for (const feature of features) {
 			const { value, name } = feature;
@@ -103,7 +103,7 @@ export function mountRecord(host, until) {
 			else if (value.video) media.append(mountVideo(one, feature, until));
 			else if (value.tensor && feature.view === "tensor") media.append(mountTensor(one, feature, until));
 			else if (value.string?.length > LONG_TEXT) {
-				media.append(makeFigure(name, [], "panel", h("pre.text", { tabindex: "0", dir: "auto" }, printableLines(value.string)), value.truncated ? h("p.soft.small", "The rest is not shown.") : null));
+				media.append(makeFigure(name, [], "panel", h("pre.text", { tabindex: "0", dir: "auto" }, printableLines(value.string)), value.truncated && h("p.soft.small", "The rest is not shown.")));
 			}
 		}
 		media.hidden = media.childElementCount === 0;
@@ -165,14 +165,14 @@ export function mountRecord(host, until) {
 		const rows = features.map((feature) => [
 			breakable(feature.name, feature.summary ?? ""),
 			valueOf(feature),
-			h("span", printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) ? h("span.pill", "undeclared") : null),
+			h("span", printable(feature.type ?? feature.stored ?? "", 40), answer.undeclared?.includes(feature) && h("span.pill", "undeclared")),
 			[feature.dtype ?? feature.stored, feature.shape?.length ? `[${feature.shape.map((size) => size ?? "?").join(", ")}]` : null].filter(Boolean).join(" "),
 			h("span.n", bytes(feature.bytes)),
 		]);
 		const missing = (answer.missing ?? []).map((name) => [breakable(name), h("span.soft", "missing"), "", "", ""]);
 		if (!rows.length && !missing.length) return null;
 		const table = makeTable("Features", ["feature", "value", "kind", "dtype and shape", "bytes"], [...rows, ...missing], "features");
-		return h("section.panel", h("h3", "Features"), makeScrollable("Features", table), answer.more_features ? h("p.soft.small", `${count(answer.more_features)} more features are not shown.`) : null);
+		return h("section.panel", h("h3", "Features"), makeScrollable("Features", table), answer.more_features && h("p.soft.small", `${count(answer.more_features)} more features are not shown.`));
 	}
 
 	function valueOf({ error, value, count: length }) {
@@ -221,7 +221,7 @@ export function overlayTools(hasMask, hasBoxes, until) {
 	const toggle = (name, text) => h("label.check", h("input", { type: "checkbox", checked: prefer()[name], onchange: (event) => setPreference(name, event.target.checked) }), text);
 	function draw() {
 		const opacity = makeRange("Opacity of masks", 0, 1, 0.05, prefer().opacity, { oninput: () => setPreference("opacity", Number(opacity.value)) });
-		show(element, hasMask ? [toggle("masks", "Masks"), opacity, toggle("patterns", "Patterns")] : null, hasBoxes ? toggle("boxes", "Boxes") : null);
+		show(element, hasMask && [toggle("masks", "Masks"), opacity, toggle("patterns", "Patterns")], hasBoxes && toggle("boxes", "Boxes"));
 	}
 	draw();
 	onPreference((changed) => changed === "theme" || element.contains(document.activeElement) || draw(), until);

@@ -12,7 +12,6 @@ export const onSelection = changes.on;
 
 const name = (split, record) => `${sideIndex()}\n${split}\n${record}`;
 
-/** @param {string} split @param {number} record */
 export const isSelected = (split, record) => selected.has(name(split, record));
 
 /** The selected records of the side that is shown, in order. @returns {RecordKey[]} */
