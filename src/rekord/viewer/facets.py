@@ -39,6 +39,7 @@ MAX_VALUE_BYTES = 160 << 20
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 16 << 20  # of whole records, of which some columns are decoded
 _TOLERANT_ROWS = 256
+_ORDER = ("class", "text", "number")  # by what a filter on them is worth
 
 
 @dataclass
@@ -174,6 +175,21 @@ class Facet:
         # In DuckDB, NaN is greater than every number.
         return f"({name} >= {texts[0]} and {name} {sign} {texts[1]})"
 
+    def _list(self) -> dict[str, str] | None:
+        """How a column is only named, because no filter on it is of use: one value, or one value per record."""
+        counts = self.totals[: self.bins]
+        if len(counts) == 1 and not any(self.totals[self.bins :]):
+            return {"as": "same", "text": str(self._names()[0]) if self.labels else _format_edge(self.edges[0])}
+        if self.kind == "text" and len(counts) > 3 and max(counts) <= 1:
+            return {"as": "unique", "text": format_count(len(counts), "value")}
+        return None
+
+    def _names(self) -> list[str]:
+        if self.kind == "text":
+            return list(self.labels)
+        known = self.column.feature.class_names or ()
+        return [known[one] if 0 <= one < len(known) else str(one) for one in self.labels]
+
     def _closes(self, high: float) -> bool:
         """Whether a range ends at the last edge, and includes it."""
         return bool(self.edges) and not self.is_integer and high == self.edges[-1]
@@ -184,29 +200,34 @@ class Facet:
             return code if 0 <= code < len(self.labels) else None
         return next((place for place, one in enumerate(self.labels) if one == code), None)
 
-    def to_dict(self, selected: Sequence[int]) -> dict[str, Any]:
+    def to_dict(self, selected: Sequence[int], *, is_fixed: bool) -> dict[str, Any]:
         """The facet for the page; `selected` are the counts under the filters of the others."""
-        names = None
         colours = None
         if self.kind == "class":
-            known = self.column.feature.class_names or ()
-            names = [known[one] if 0 <= one < len(known) else str(one) for one in self.labels]
             colours = [class_colour(one) if one >= 0 else None for one in self.labels]
-        elif self.kind == "text":
-            names = list(self.labels)
+        # Edges of integers lie between them: the texts name the integers.
+        whole = [float(math.ceil(edge)) if self.is_integer else edge for edge in self.edges]
         return {
             "column": self.column.name,
             "type": self.kind,
-            "names": names,
+            "names": None if self.edges else self._names(),
             "codes": list(range(len(self.labels)) if self.kind == "text" else self.labels) or None,
             "colours": colours,
             "edges": list(self.edges) if self.edges else None,
+            "lows": [_format_edge(edge) for edge in whole],
+            "highs": [_format_edge(edge - 1 if self.is_integer else edge) for edge in whole],
+            "listed": self._list() if is_fixed else None,
             "integer": self.is_integer,
             "counts": list(self.totals[: self.bins]),
             "selected": list(selected[: self.bins]),
             "missing": int(self.totals[self.bins]),
             "other": int(self.totals[self.bins + 1]),
         }
+
+
+def _format_edge(value: float) -> str:
+    """A whole number in full, another one with the digits that tell neighbours apart."""
+    return f"{int(value):,}" if value.is_integer() and abs(value) < 1e15 else f"{value:.5g}"
 
 
 def _sql_literal(value: Any) -> str:
@@ -377,7 +398,8 @@ class FacetTable:
             rest = _combine([mask for other, mask in masks.items() if other != name], base)
             some = facet.codes if rest is None else facet.codes[rest]
             selected = facet.totals if rest is None else np.bincount(some, minlength=facet.bins + 2).tolist()
-            shown.append(facet.to_dict(selected))
+            shown.append(facet.to_dict(selected, is_fixed=self.complete and name not in filters))
+        shown.sort(key=lambda one: _ORDER.index(one["type"]))
         every = _combine(list(masks.values()), base)
         conditions = [facets[name].condition(wanted) for name, wanted in filters.items()]
         return {

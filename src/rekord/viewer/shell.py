@@ -10,7 +10,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from rekord.codec.preview import class_colour
 from rekord.report.charts import escape_html
 from rekord.report.style import SWITCHABLE_THEME
 from rekord.version import VERSION
@@ -21,7 +20,6 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_CLASS_COLOURS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +40,12 @@ def load_static_files() -> dict[str, StaticFile]:
         suffix = f".{entry.name.rpartition('.')[2]}"
         if entry.is_file() and suffix in _TYPES:
             found[entry.name] = _to_static(entry.read_bytes(), _TYPES[suffix])
-    found[TOKENS] = _to_static(_render_tokens().encode(), _TYPES[".css"])
+    found[TOKENS] = _to_static(SWITCHABLE_THEME.encode(), _TYPES[".css"])
     return found
 
 
 def _to_static(content: bytes, type: str) -> StaticFile:
     return StaticFile(content, gzip.compress(content, mtime=0), type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
-
-
-def _render_tokens() -> str:
-    """The colours of the reports, and those of classes, as properties."""
-    classes = "".join(f"  --class-{number}: {class_colour(number)};\n" for number in range(1, _CLASS_COLOURS + 1))
-    return f"{SWITCHABLE_THEME}:root {{\n{classes}}}\n"
 
 
 @cache

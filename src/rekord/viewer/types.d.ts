@@ -67,6 +67,9 @@ type Facet = {
   codes: (number | string)[];
   colours: string[] | null;
   edges: number[];
+  lows: string[];  // an edge as the start of a range
+  highs: string[];  // and as its end
+  listed: {as: "same" | "unique", text: string} | null;  // how it is only named, because no filter on it is of use
   integer: boolean;
   counts: number[];
   selected: number[];

@@ -1,7 +1,7 @@
 // Facets: bars of classes and histograms of numbers. Brushing computes the other charts from cumulative counts.
 
 import { ApiError, get, recordSet } from "./api.js";
-import { announce, bdi, clamp, count, h, number, onceAFrame, plural, printable, show, svg } from "./dom.js";
+import { announce, bdi, clamp, count, h, onceAFrame, plural, printable, show, svg } from "./dom.js";
 import { foldedTable, makeRange } from "./parts.js";
 import { go, state } from "./state.js";
 
@@ -61,13 +61,14 @@ export function mountFacets(host, until) {
 		const among = () => [...body.querySelectorAll(`[data-column="${CSS.escape(column ?? "")}"] :is(button, input):not([hidden])`)];
 		// Counted from the end: the button that clears the filter comes and goes at the beginning.
 		const at = column === null ? 0 : among().reverse().findIndex((one) => one === focused);
-		const { charted, same, unique } = sortFacets(answer);
-		charts = new Map(charted.map((facet) => [facet.column, facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet)]));
+		const { facets } = answer;
+		const listed = (kind) => facets.filter((one) => one.listed?.as === kind);
+		charts = new Map(facets.filter((one) => !one.listed).map((facet) => [facet.column, facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet)]));
 		show(
 			body,
-			charts.size || same.length ? [...charts.values()].map((chart) => chart.element) : h("p.soft", "No column has few enough values for a filter."),
-			listColumns("Same in every record", same.map((facet) => [facet.column, facet.names?.[0] ?? number(facet.edges[0])])),
-			listColumns("Different in every record", unique.map((facet) => [facet.column, `${count(facet.names.length)} values`])),
+			charts.size || listed("same").length ? [...charts.values()].map((chart) => chart.element) : h("p.soft", "No column has few enough values for a filter."),
+			listColumns("Same in every record", listed("same")),
+			listColumns("Different in every record", listed("unique")),
 		);
 		// The control that was used is drawn again too: the focus goes to the new one.
 		if (column !== null) /** @type {HTMLElement | undefined} */ (among().at(-1 - Math.max(at, 0)))?.focus();
@@ -99,20 +100,9 @@ export function mountFacets(host, until) {
 	return { reload: load };
 }
 
-const RANKS = { class: 0, text: 1, number: 2 };
-
-// Facets by what a filter on them is worth: those with one value, or as many as records, are only named.
-function sortFacets({ facets, complete }) {
-	const isFixed = (facet) => complete && !filterOf(facet.column);
-	const isSame = (facet) => isFixed(facet) && facet.counts.length === 1 && !facet.missing && !facet.other;
-	const isUnique = (facet) => isFixed(facet) && facet.type === "text" && facet.names.length > 3 && Math.max(...facet.counts) <= 1;
-	const charted = facets.filter((one) => !isSame(one) && !isUnique(one)).sort((a, b) => RANKS[a.type] - RANKS[b.type]);
-	return { charted, same: facets.filter(isSame), unique: facets.filter(isUnique) };
-}
-
 function listColumns(title, columns) {
 	if (!columns.length) return null;
-	return h("section.facet", h("header", h("h3", title)), h("dl.small", columns.flatMap(([name, value]) => [h("dt", bdi(name, 80)), h("dd", bdi(value, 80))])));
+	return h("section.facet", h("header", h("h3", title)), h("dl.small", columns.flatMap(({ column, listed }) => [h("dt", bdi(column, 80)), h("dd", bdi(listed.text, 80))])));
 }
 
 function setFilter(column, filter, replace = false) {
@@ -187,7 +177,7 @@ const HEIGHT = 64;
 
 // A histogram with a brush; two sliders do the same by keyboard.
 function makeHistogram(facet, brush) {
-	const { edges, column, counts } = facet;
+	const { edges, lows, highs, column, counts } = facet;
 	const bins = counts.length;
 	const active = filterOf(column)?.range;
 	let [first, end] = active ? toBins(edges, active) : [0, bins];
@@ -204,7 +194,7 @@ function makeHistogram(facet, brush) {
 	const isWhole = () => first === 0 && end === bins;
 
 	function label() {
-		const [from, to] = [edgeText(facet, first, true), edgeText(facet, end, false)];
+		const [from, to] = [lows[first], highs[end]];
 		words.textContent = `${from} – ${to}${isWhole() ? "" : " selected"}`;
 		low.value = String(first);
 		high.value = String(end);
@@ -267,7 +257,7 @@ function makeHistogram(facet, brush) {
 		label();
 		commit();
 	});
-	const rows = () => counts.map((all, i) => [`${edgeText(facet, i, true)} – ${edgeText(facet, i + 1, false)}`, all]);
+	const rows = () => counts.map((all, i) => [`${lows[i]} – ${highs[i + 1]}`, all]);
 	const element = makeFacet(facet, area, words, h("div.sliders", low, high), foldedTable(column, ["range", "records"], rows));
 	label();
 	drawBars(behind, counts);
@@ -284,6 +274,3 @@ function toBins(edges, [low, high]) {
 	while (end > first + 1 && edges[end - 1] >= high) end -= 1;
 	return [first, end];
 }
-
-// Edges of integers lie between them: the range names the integers.
-const edgeText = ({ edges, integer }, at, isLow) => number(integer ? Math.ceil(edges[at]) - (isLow ? 0 : 1) : edges[at]);

@@ -12,6 +12,7 @@ import { go, leaveRecord, link, recordState, state } from "./state.js";
 
 const MOST_STEPS = 500;
 const LONG_TEXT = 120;
+const POINT = "Point at a pixel.";
 
 /** @type {Mount} */
 export function mountRecord(host, until) {
@@ -85,7 +86,7 @@ export function mountRecord(host, until) {
 		const { overlays } = side();
 		const media = h("div.record-media");
 		const shownMasks = new Set(overlays.flatMap((one) => one.masks));
-		const output = h("output.reading", { "aria-live": "polite" }, "Point at a pixel.");
+		const output = h("output.reading", { "aria-live": "polite" }, POINT);
 		const wanted = imageColumn()?.name;
 		const images = features
 			.filter((one) => one.view === "image" || (one.view === "mask" && !shownMasks.has(one.name)))
@@ -138,7 +139,7 @@ export function mountRecord(host, until) {
 	}
 
 	function readingText(reading) {
-		if (!reading) return ["Point at a pixel."];
+		if (!reading) return [POINT];
 		const where = `x ${reading.x}, y ${reading.y}`;
 		if (!reading.ids.length) return [where];
 		return reading.ids.flatMap(({ feature, id, name }) => [h("b.reading-class", name === null ? `class ${id}` : printable(name, 60)), ` ${where} `, h("span.soft", "id "), h("span.reading-id", String(id)), reading.ids.length > 1 ? ` (${printable(feature, 40)}) ` : ""]);
