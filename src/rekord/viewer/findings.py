@@ -12,6 +12,7 @@ from rekord.errors import RekordError, error
 from rekord.health.check.run import MAX_FINDINGS, iter_findings
 from rekord.health.dataset_files import find_dataset_files
 from rekord.health.finding import Finding, Report
+from rekord.report.formatting import format_count
 from rekord.viewer.records import Pending
 from rekord.viewer.session import Session, Side
 
@@ -24,6 +25,11 @@ MAX_CHECKED_RECORD_BYTES = 16 << 20
 MAX_PAIRS = 1000
 
 _KINDS = {"H786": "duplicate", "H789": "duplicate", "H787": "leak", "H788": "leak"}
+_STATES = {
+    "idle": "The data was not checked yet.",
+    "skipped": "The data is large: it was not checked by itself.",
+    "failed": "The check failed.",
+}
 
 
 class CheckRun:
@@ -73,6 +79,7 @@ class CheckRun:
         found = list(self.findings)
         return {
             "state": self.state,
+            "text": self._tell(),
             "files": self._report.files,
             "of": len(self.side.files),
             "records": self._report.records,
@@ -82,6 +89,16 @@ class CheckRun:
             "not_listed": self.not_listed,
             "error": None if self.error is None else self.error.to_dict(),
         }
+
+    def _tell(self) -> str:
+        state = self.state
+        if state == "running":
+            return f"Checking: {self._report.files:,} of {format_count(len(self.side.files), 'file')}…"
+        if state != "done":
+            return _STATES[state]
+        severities = [one.severity for one in self.findings]
+        counts = (format_count(severities.count(name), name) for name in ("error", "warning"))
+        return f"{', '.join(counts)}."
 
     def to_dict(self, first: int, count: int) -> dict[str, Any]:
         """Some of the findings."""
@@ -165,6 +182,7 @@ class CheckRun:
             **document,
             "number": number,
             "title": _title_of(finding),
+            "where": _place_of(finding),
             "side": self.side.number,
             "split": records[0][0] if records else finding.split,
             "split_record": records[0][1] if records else finding.split_record,
@@ -176,6 +194,16 @@ class CheckRun:
 
 def _title_of(finding: Finding) -> str:
     return CODES.get(finding.code, finding.message)
+
+
+def _place_of(finding: Finding) -> str:
+    places = [
+        finding.path,
+        None if finding.record is None else f"record {finding.record:,}",
+        None if finding.offset is None else f"byte {finding.offset:,}",
+        finding.feature,
+    ]
+    return ", ".join(filter(None, places))
 
 
 def get_check(session: Session, side: Side) -> CheckRun:

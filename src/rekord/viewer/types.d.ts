@@ -2,7 +2,7 @@
 
 type ServerError = {error: string, code: string | null, what: string, location?: Record<string, any>, expected?: string, found?: string, likely?: string, do?: string};
 type SplitFacts = {name: string, files: number, bytes: number};
-type Status = {busy: boolean, sides: {schema_pending: boolean, splits: SplitStatus[]}[], check: {state: string, files: number, of: number, findings: number, errors: number, warnings: number}};
+type Status = {busy: boolean, sides: {schema_pending: boolean, splits: SplitStatus[]}[], check: {state: string, text: string, files: number, of: number, findings: number, errors: number, warnings: number}};
 type Query = Record<string, string | number | boolean | null | undefined>;
 type Column = {
   name: string;
@@ -59,6 +59,7 @@ type MakeElement = {
 type Facets = {complete: boolean, records: number, of: number | null, selected: number, sql: string | null, facets: Facet[], error: any};
 type Cube = {active: string, bins: number, cubes: Record<string, {bins: number, cumulative: number[]}>, totals: number[]};
 type Chart = {element: HTMLElement, draw: (selected: number[]) => void};
+// `prepare` fetches the joint counts of a facet and all others, once, before the first move.
 type Brush = {prepare: (column: string) => Promise<void>, move: (column: string, first: number, end: number) => void, commit: (column: string, range: [number, number] | null) => void};
 type Facet = {
   column: string;
@@ -83,6 +84,7 @@ type Mount = (host: HTMLElement, until: AbortSignal) => View | null;
 type Ids = Uint8Array | Uint16Array | Int32Array;
 type MaskData = {ids: Ids, width: number, height: number};
 type Batch = {px: number, first: number, count: number, view: DataView, pixels: Uint8Array};
+// A line of tiles; sorted by class, each class begins a line below its name.
 type Line = {top: number, label: string | null, code: number | null, tiles: number[]};
 type Preferences = {theme: "auto" | "light" | "dark", masks: boolean, boxes: boolean, opacity: number, patterns: boolean, keys: boolean, tile: number};
 type Feature = Column & {stored: string | null, count: number, bytes: number, shape: number[] | null, dtype: string | null, value: any, error: ServerError | null};
@@ -109,7 +111,7 @@ type makeScroller = (options: ScrollerOptions) => {
   shown: () => [number, number];
 };
 type Boxes = {boxes: number[][], labels?: number[] | null, names?: (string | null)[] | null};
-type Overlay = {feature: string, data: MaskData, counts: [number, number][], names: string[] | null, ignore: number | null};
+type Overlay = {canvas: HTMLCanvasElement, feature: string, data: MaskData, counts: [number, number][], names: string[] | null, ignore: number | null};
 type Reading = {x: number, y: number, ids: {feature: string, id: number, name: string | null}[]};
 type StageOptions = {
   src: string;
@@ -231,6 +233,8 @@ type classColour = (id: number) => string;
 type patternName = (id: number) => string;
 /** Draw the class ids of a mask. Opacity is a matter of CSS, so that changing it draws nothing again. */
 type drawMask = (canvas: HTMLCanvasElement, { ids, width, height }: MaskData, { ignore, hidden, patterns }?: { ignore?: number | null; hidden?: ReadonlySet<number>; patterns?: boolean }) => void;
+/** What is at an upright pixel. */
+type readPixel = (pixel: [number, number] | null) => Reading | null;
 /** A swatch of a legend: the colour and the pattern of a class. */
 type makeSwatch = (id: number, patterns: boolean, ignore?: number | null) => HTMLCanvasElement;
 /** The ids of a mask and their numbers of pixels, most first. */
@@ -286,16 +290,18 @@ type showAnswer = (host: HTMLElement, until: AbortSignal, request: Promise<any>,
 type makeScrollable = (label: string, child: Child, style?: string) => HTMLElement;
 /** The options of a select, or of a data list. */
 type makeOptions = (names: string[]) => HTMLElement[];
-/** Pairs of records, of which one is chosen. */
-type makePairList = (items: (Child | Child[])[], chosen: number, first: number, total: number) => HTMLElement;
+/** Pairs of records, and the one that is chosen. */
+type makePairList = (items: (Child | Child[])[], chosen: number, first: number, total: number, twins: HTMLElement) => HTMLElement;
 /** The link to a record. */
 type recordLink = (split: string, record: number, text?: string | null, side?: number) => HTMLAnchorElement;
 /** An error of the server: what happened, and what to do. */
 type errorPanel = (error: unknown, title?: string) => HTMLDivElement;
 type faultPanel = (told: ServerError, title?: string) => HTMLDivElement;
 type copyButton = (text: string, label?: string) => HTMLButtonElement;
-/** Nothing is to be seen. */
-type emptyState = (title: string, text?: string | null, child?: Child) => HTMLElement;
+/** Nothing is to be seen: a template says why. */
+type emptyState = (id: string, child?: Child) => HTMLElement;
+/** The content of a template of the page. */
+type clone = (id: string) => any;
 /** A table of which the parts are given. */
 type makeTable = (caption: string, heads: (string | Node)[], rows: (Child | number | Child[])[][], style?: string) => HTMLTableElement;
 /** Buttons to earlier and later parts of a long list. */
@@ -307,8 +313,10 @@ type keep = (storage: () => Storage, key: string, value: unknown) => void;
 type setPreference = <K extends keyof Preferences>(name: K, value: Preferences[K]) => void;
 // record.js
 /** Switches of the overlays. */
-type overlayTools = (hasMask: boolean, hasBoxes: boolean, until: AbortSignal) => HTMLDivElement;
+type overlayTools = (overlays: Side["overlays"], until: AbortSignal) => HTMLDivElement | null;
 // selection.js
+/** The selected records of the side that is shown, in order. */
+type selectedRecords = () => RecordKey[];
 type select = (split: string, record: number, on?: boolean) => boolean;
 type selectMany = (records: RecordKey[], on: boolean) => void;
 /** Boxes with the names of their classes, placed in fractions of the upright image. */

@@ -62,6 +62,35 @@ def test_bars_and_histograms_count_every_record(viewer, dataset):
     assert (facets["score"]["missing"], sum(facets["score"]["counts"])) == (1, 1999)
 
 
+def test_facets_come_in_the_order_of_the_page_with_their_ranges_as_text(viewer):
+    answer = viewer.json("facets")
+    facets = facets_of(answer)
+    assert [one["type"] for one in answer["facets"]] == ["class", "text", "number", "number"]
+    edges, lows, highs = (facets["width"][name] for name in ("edges", "lows", "highs"))
+    assert lows == [f"{edge:,.0f}" for edge in edges]
+    assert highs == [f"{edge - 1:,.0f}" for edge in edges]  # a range of integers ends below the edge
+    assert facets["score"]["lows"] == facets["score"]["highs"] == [f"{edge:.5g}" for edge in facets["score"]["edges"]]
+    assert [one["listed"] for one in answer["facets"]] == [None] * 4
+
+
+def test_a_column_with_one_value_or_one_per_record_is_only_named(tmp_path):
+    rows = [{"height": [4800], "kind": [b"cat"], "file": [b"%d.png" % i], "part": [i % 2]} for i in range(9)]
+    (tmp_path / "x.tfrecord").write_bytes(frames([example_bytes(row) for row in rows]))
+    with open_viewer(tmp_path / "x.tfrecord") as viewer:
+        viewer.wait()
+        viewer.json("facets")
+        viewer.wait()
+        facets = facets_of(viewer.json("facets"))
+        chosen = facets_of(viewer.json("facets", filter='{"file": {"in": ["3.png"]}}'))
+    assert {name: one["listed"] for name, one in facets.items()} == {
+        "height": {"as": "same", "text": "4,800"},
+        "kind": {"as": "same", "text": "cat"},
+        "file": {"as": "unique", "text": "9 values"},
+        "part": None,
+    }
+    assert chosen["file"]["listed"] is None  # its filter can be cleared
+
+
 @pytest.mark.parametrize(
     "filters",
     [

@@ -38,6 +38,8 @@ def test_a_hundred_findings_reach_a_hundred_records(tmp_path):
     assert {record for _, record in records} >= set(range(0, 200, 2))
     assert (first["code"], first["severity"], first["split"]) == ("F102", "error", "all")
     assert first["do"].startswith("copy the file again")
+    assert status["check"]["text"] == f"{status['check']['errors']} errors, {status['check']['warnings']} warnings."
+    assert first["where"].startswith(f"{first['path']}, record {first['record']}, byte {first['offset']:,}")
     assert [row["record"] for row in only["rows"]] == [record for _, record in first["records"]]
     assert [bool(row["findings"]) for row in page["rows"]] == [True, False, True, False]
 

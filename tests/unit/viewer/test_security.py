@@ -242,8 +242,8 @@ def test_static_files_are_typed_and_cached_by_their_content(viewer):
 
 def test_static_files_stay_small():
     files = load_static_files().values()
-    assert sum(len(one.content) for one in files) <= 160_000
-    assert sum(len(one.packed) for one in files) <= 61_000  # what is sent to a browser
+    assert sum(len(one.content) for one in files) <= 150_000
+    assert sum(len(one.packed) for one in files) <= 57_000  # what is sent to a browser
 
 
 def test_a_page_names_no_other_address(viewer):

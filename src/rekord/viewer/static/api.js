@@ -124,7 +124,7 @@ export function recordSet() {
 	return { side: sideIndex(), split: splitName(), filter: filters.length ? JSON.stringify(filter) : null, sql: where, finding, cell, tag, order: sort };
 }
 
-/** Parts of the URL's `more` that choose records. */
+// What of `more` chooses records.
 export const SETS = ["finding", "cell", "tag"];
 
 export function isNarrowed() {

@@ -17,7 +17,7 @@ export function mountCompare(host, until) {
 	const [a, b] = getSession().sides;
 	const handle = mountTitled(host, "Compare", b && h("p.soft", h("b", "A "), printable(a.path), h("b", "  B "), printable(b.path)), body);
 	if (!b) {
-		show(body, emptyState("One dataset is open", "Open two to compare them: ", h("code", "rekord view A B")));
+		show(body, emptyState("one-dataset"));
 		return handle;
 	}
 
@@ -40,13 +40,12 @@ export function mountCompare(host, until) {
 			h("span", { class: one.status === "same" ? "pill" : "pill alert" }, STATUS[one.status] ?? one.status),
 			one.features?.length && h("span.soft.small", ` ${printable(one.features.join(", "), 80)}`),
 		]);
-		show(
-			body,
+		show(body,
 			h("div.compare-tools",
 				keys?.length && h("label", "Key ", makeSelect(keys, key ?? used?.[0] ?? "", (chosen) => goMore({ key: chosen, ...FROM_START }))),
 				makeSubtabs("Kinds of differences", tabs),
 				h("span.soft", `${count(counts.same ?? 0)} the same`)),
-			pairs.length ? h("div.pair-columns", makePairList(items, chosen, Number(first), total), twins) : emptyState("None", "No pair of this kind."),
+			pairs.length ? makePairList(items, chosen, Number(first), total, twins) : emptyState("no-pair"),
 		);
 		const one = pairs[chosen];
 		if (one) void mountTwins(twins, [one.a && { key: one.a, side: 0 }, one.b && { key: one.b, side: 1 }], until, one.features ?? []);

@@ -14,7 +14,7 @@ export function mountConfusion(host, until) {
 }
 
 function draw({ classes, splits, matrix, records, note }) {
-	if (!matrix.length) return [emptyState("No classes", "These predictions are numbers, not classes.")];
+	if (!matrix.length) return [emptyState("no-classes")];
 	const right = matrix.reduce((sum, row, i) => sum + row[i], 0);
 	const percent = (part, all) => `${((100 * part) / Math.max(all, 1)).toFixed(1)} %`;
 	const name = (i) => printable(classes[i], 40);

@@ -17,13 +17,12 @@ export function mountSelectionBar(host) {
 		document.body.classList.toggle("has-selection", !host.hidden);
 		if (host.hidden) return show(host);
 		announce(`${plural(records.length, "record")} selected`);
-		show(
-			host,
+		show(host,
 			h("b", `${count(records.length)} selected`),
 			h("button", { onclick: () => openTags(records) }, "Tag…"),
 			h("button", { onclick: () => openCuration("delete", records) }, "Delete…"),
 			h("button", { onclick: () => openCuration("relabel", records) }, "Relabel…"),
-			isNarrowed() && h("button", { onclick: () => void selectAll() }, "Select all that match"),
+			isNarrowed() && h("button", { onclick: selectAll }, "Select all that match"),
 			h("button.link", { onclick: clearSelection }, "Clear"),
 		);
 	}
@@ -111,7 +110,7 @@ function openCuration(action, records) {
 	}
 
 	function block(title, text, kind, file = "") {
-		const save = file && h("a.small-button", { download: file, href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) }, "Save");
+		const save = file && h("a.button.small-button", { download: file, href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) }, "Save");
 		const shown = text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
 		return h("section.code-block", h("header", h("h3", title), copyButton(text, `Copy ${kind}`), save), h("pre", { "data-kind": kind, tabindex: "0", label: title }, shown));
 	}

@@ -16,7 +16,6 @@ export function mountFacets(host, until) {
 	show(host, h("h2.hidden-visually", "Filters"), total, body);
 	/** @type {Facets | null} */
 	let shown = null;
-	/** @type {Map<string, Chart>} */
 	let charts = new Map();
 	const cubes = new Map();
 	/** @type {Cube | null} */
@@ -64,19 +63,17 @@ export function mountFacets(host, until) {
 		const { facets } = answer;
 		const listed = (kind) => facets.filter((one) => one.listed?.as === kind);
 		charts = new Map(facets.filter((one) => !one.listed).map((facet) => [facet.column, facet.type === "number" ? makeHistogram(facet, brush) : makeBars(facet)]));
-		show(
-			body,
+		show(body,
 			charts.size || listed("same").length ? [...charts.values()].map((chart) => chart.element) : h("p.soft", "No column has few enough values for a filter."),
 			listColumns("Same in every record", listed("same")),
 			listColumns("Different in every record", listed("unique")),
 		);
 		// The control that was used is drawn again too: the focus goes to the new one.
-		if (column !== null) /** @type {HTMLElement | undefined} */ (among().at(-1 - Math.max(at, 0)))?.focus();
+		if (column !== null) /** @type {any} */ (among().at(-1 - Math.max(at, 0)))?.focus();
 	}
 
 	/** @type {Brush} */
 	const brush = {
-		/** Fetch the joint counts of a facet and all others, once, before the first move. */
 		async prepare(column) {
 			if (!cubes.has(column)) cubes.set(column, get("cube", { ...recordSet(), order: null, active: column }, until).catch(() => null));
 			cube = await cubes.get(column);
@@ -116,7 +113,6 @@ function makeFacet({ column, missing, other }, ...children) {
 	return h("section.facet", { "data-column": column }, h("header", h("h3", printable(column, 80)), clear), ...children, notes.length && h("p.soft.small", notes.join(", ")));
 }
 
-// Bars of classes: each is a switch.
 function makeBars(facet) {
 	const { column, names, counts } = facet;
 	const chosen = new Set(filterOf(column)?.values ?? []);
@@ -131,8 +127,7 @@ function makeBars(facet) {
 		const value = h("span.count");
 		const name = printable(names[i] === "" ? "(empty)" : names[i], 80);
 		const all = h("i.all", { style: { width: widthOf(counts[i]) } });
-		const button = h(
-			"button.bar-button",
+		const button = h("button.bar-button",
 			{ "aria-pressed": String(chosen.has(codeOf(i))), onclick: () => toggle(codeOf(i), name) },
 			h("span.name", h("bdi", name)),
 			value,
@@ -226,7 +221,6 @@ function makeHistogram(facet, brush) {
 			rect.setAttribute("height", String(tall));
 		});
 
-	/** @type {number | null} */
 	let origin = null;
 	const binAt = (event) => {
 		const box = area.getBoundingClientRect();

@@ -3,7 +3,7 @@
 import { get, getStatus, mediaAddress, onStatus, pollSoon, post, sideIndex } from "./api.js";
 import { bdi, breakable, count, h, plural, printable, show } from "./dom.js";
 import { makeStage, makeZoom } from "./images.js";
-import { doLine, emptyState, errorPanel, listFacts, makePairList, makeSubtabs, makeTable, mountTitled, pager, PAIRS, recordLink, showAnswer } from "./parts.js";
+import { clone, doLine, emptyState, errorPanel, listFacts, makePairList, makeSubtabs, makeTable, mountTitled, pager, PAIRS, recordLink, showAnswer } from "./parts.js";
 import { link, setState, state } from "./state.js";
 
 const PAGE = 50;
@@ -21,15 +21,8 @@ export function mountFindings(host, until) {
 	function tell() {
 		const check = getStatus()?.check;
 		if (!check) return;
-		const words = {
-			idle: "The data was not checked yet.",
-			running: `Checking: ${count(check.files)} of ${plural(check.of, "file")}…`,
-			done: `${plural(check.errors, "error")}, ${plural(check.warnings, "warning")}.`,
-			failed: "The check failed.",
-			skipped: "The data is large: it was not checked by itself.",
-		};
 		const isWaiting = ["idle", "skipped"].includes(check.state);
-		show(progress, Reflect.get(words, check.state), isWaiting && [" ", h("button", { onclick: () => void post("check", {}, until).then(pollSoon) }, "Check now")]);
+		show(progress, check.text, isWaiting && [" ", h("button", { onclick: () => void post("check", {}, until).then(pollSoon) }, "Check now")]);
 		const now = check.findings * 10 + (check.state === "done" ? 1 : 0);
 		if (now !== known) load();
 		known = now;
@@ -37,7 +30,7 @@ export function mountFindings(host, until) {
 
 	const load = () =>
 		void showAnswer(body, until, get("findings", { first, count: PAGE, side: sideIndex() }, until), ({ total, findings, state: condition }) => {
-			if (total === 0) return show(body, condition === "done" && emptyState("No findings", "Every frame is intact, and every record matches the schema."));
+			if (total === 0) return show(body, condition === "done" && emptyState("no-findings"));
 			show(body, h("ul.findings", findings.map(renderFinding)), pager(first, PAGE, total));
 			const opened = state().more.open;
 			if (opened) body.querySelector(`#finding-${CSS.escape(opened)}`)?.scrollIntoView();
@@ -50,7 +43,7 @@ export function mountFindings(host, until) {
 }
 
 function renderFinding(finding) {
-	const { number, severity, code, title, message, path, record, offset, feature, expected, found, likely, more, side } = finding;
+	const { number, severity, code, title, message, where, expected, found, likely, more, side } = finding;
 	/** @type {RecordKey[]} */
 	const all = finding.records ?? [];
 	const rest = all.slice(FIRST_LINKS);
@@ -63,14 +56,11 @@ function renderFinding(finding) {
 	};
 	const button = h("button.link", { onclick: showRest }, `all ${count(all.length)}`);
 	if (rest.length) links.append(button);
-	const isKnown = (value) => value !== null && value !== undefined;
-	const where = [path, isKnown(record) && `record ${count(record)}`, isKnown(offset) && `byte ${count(offset)}`, feature];
-	return h(
-		"li.panel.finding",
+	return h("li.panel.finding",
 		{ id: `finding-${number}` },
 		h("header", h("span", { class: `pill severity ${severity}` }, severity), h("code", code), h("h3", printable(title)), finding.count > 1 && h("span.soft", `${count(finding.count)} times`)),
 		message === title ? null : h("p", bdi(message)),
-		h("p.soft.small", printable(where.filter(Boolean).join(", "))),
+		h("p.soft.small", printable(where)),
 		listFacts({ expected, found, likely }),
 		doLine(finding.do),
 		all.length && h("div.finding-records", links, h("a", { href: link({ ...setState({ finding: String(number) }), split: all[0][0] }) }, all.length === 1 ? "Show it in the gallery" : "Show them in the gallery")),
@@ -95,11 +85,11 @@ export function mountPairs(host, until) {
 			const text = JSON.stringify(total ? [pairs, total] : isDone);
 			if (text === drawn) return; // what is shown keeps its zoom and focus
 			drawn = text;
-			if (!total) return show(body, emptyState(isDone ? "None" : "None so far", isLeak ? "No record of one split is also in another one." : "No record is there twice."));
+			if (!total) return show(body, emptyState(isLeak ? "no-leaks" : "no-duplicates", !isDone && h("p", "The check is not done yet.")));
 			const chosen = Math.min(Number(more.pair) || 0, pairs.length - 1);
 			const items = pairs.map(({ a, b }) => `${a[0]} ${count(a[1])} = ${b[0]} ${count(b[1])}`);
 			const twins = h("div");
-			show(body, h("p.soft", plural(total, "pair")), h("div.pair-columns", makePairList(items, chosen, first, total), twins));
+			show(body, h("p.soft", plural(total, "pair")), makePairList(items, chosen, first, total, twins));
 			void mountTwins(twins, [pairs[chosen].a, pairs[chosen].b].map((key) => ({ key, side: sideIndex() })), until, []);
 		});
 
@@ -133,5 +123,5 @@ export async function mountTwins(host, twins, until, differing) {
 		}
 	};
 	const shown = await Promise.all(twins.map(renderTwin));
-	if (!until.aborted) show(host, h("p.soft.small", "Images zoom together: wheel with Ctrl, or + and − on a focused image."), h("div.twins", shown));
+	if (!until.aborted) show(host, clone("zoom-together"), h("div.twins", shown));
 }

@@ -87,11 +87,11 @@ export function mountRecords(host, until, kind) {
 		if (hasFailed) return;
 		const error = side().error ?? splitStatus()?.error;
 		show(notice, rows.total > 0 ? null
-			: !rows.isLoaded ? emptyState("Loading…")
-			: !rows.complete ? emptyState("Indexing…", "The first records appear as soon as they are read.")
-			: isNarrowed() ? emptyState("No record matches", "The filters exclude every record.", h("button", { onclick: () => go({ filters: [], where: "", more: {}, at: 0 }) }, "Show all records"))
+			: !rows.isLoaded ? emptyState("loading")
+			: !rows.complete ? emptyState("indexing")
+			: isNarrowed() ? emptyState("no-match", h("button", { onclick: () => go({ filters: [], where: "", more: {}, at: 0 }) }, "Show all records"))
 			: error ? faultPanel(error)
-			: emptyState("No records", "The file is empty: it is valid, but nothing was written to it."));
+			: emptyState("no-records"));
 	}
 
 	function layout() {
@@ -114,8 +114,7 @@ export function mountRecords(host, until, kind) {
 		if (!row) return h("li.tile.pending", { "aria-hidden": "true" }, h("div.shot"));
 		const label = labelCell(row);
 		const name = [`Record ${count(row.record)}`, label && printable(label.text, 60), row.state !== "ok" && row.state.replace("_", " "), row.findings.length && plural(row.findings.length, "finding")];
-		return h(
-			"li",
+		return h("li",
 			{ class: isSelected(row.split, row.record) ? "tile selected" : "tile", "data-index": index, "aria-setsize": rows.complete ? rows.total : -1, "aria-posinset": index + 1 },
 			recordAnchor(row, index, { class: "tile-link", label: name.filter(Boolean).join(", ") }, renderShot(row)),
 			recordBox(row, "tile-check"),
@@ -142,8 +141,7 @@ export function mountRecords(host, until, kind) {
 		const src = mediaAddress("thumb", { ...query, feature: column.name, px: devicePixelRatio > 1 ? 384 : 256 });
 		const onerror = () => frame.replaceWith(h("span.gone", "image cannot be decoded"));
 		const [w, tall] = uprightSize(orientation, width, height);
-		const frame = h(
-			"div.frame",
+		const frame = h("div.frame",
 			{ style: { "aspect-ratio": `${w} / ${tall}`, "--ratio": w / tall } },
 			h("img", { alt: "", decoding: "async", draggable: "false", class: Math.max(width, height) < 96 && "pixelated", src, onerror }),
 		);
@@ -196,8 +194,7 @@ export function mountRecords(host, until, kind) {
 	function renderRow(index) {
 		const row = rows.at(index);
 		if (!row) return h("div.table-row.pending", { role: "row" }, h("span", { role: "cell" }, "…"));
-		return h(
-			"div",
+		return h("div",
 			{ role: "row", class: isSelected(row.split, row.record) ? "table-row selected" : "table-row", "aria-rowindex": index + 2, "data-index": index },
 			h("span.record-cell", { role: "cell" }, recordBox(row), recordAnchor(row, index, {}, count(row.record)), stateBadge(row.state), findingBadge(row.findings)),
 			row.cells.map((cell, i) => h("span", { role: "cell", class: cell.missing && "soft" }, renderCell(row, rows.columns[i], cell))),

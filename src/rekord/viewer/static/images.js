@@ -235,7 +235,7 @@ export function makeStage({ src, alt, width, height, orientation = 1, zoom = mak
 		onRead(read(cursor));
 	}
 
-	/** What is at an upright pixel. @param {[number, number] | null} pixel @returns {Reading | null} */
+	/** @type {readPixel} */
 	function read(pixel) {
 		if (!pixel) return null;
 		const [x, y] = storedPixel(orientation, width, height, ...pixel);
@@ -251,16 +251,14 @@ export function makeStage({ src, alt, width, height, orientation = 1, zoom = mak
 		// A mask that fits the upright image only was made for that one.
 		const fitsUpright = orientation >= 5 && stored.width === across && stored.height === down && across !== down;
 		const data = fitsUpright ? stored : uprightMask(stored, orientation);
-		masks.push({ feature, data, counts: countIds(data), names, ignore });
-		layers.append(h("canvas.mask", { "aria-hidden": "true" }));
+		const canvas = h("canvas.mask", { "aria-hidden": "true" });
+		layers.append(canvas);
+		masks.push({ canvas, feature, data, counts: countIds(data), names, ignore });
 		drawMasks();
 	}
 
 	function drawMasks() {
-		masks.forEach(({ data, ignore }, i) => {
-			const canvas = /** @type {HTMLCanvasElement} */ (layers.children[i]);
-			drawMask(canvas, data, { ignore, hidden: hiddenIds, patterns: prefer().patterns });
-		});
+		for (const { canvas, data, ignore } of masks) drawMask(canvas, data, { ignore, hidden: hiddenIds, patterns: prefer().patterns });
 	}
 
 	function toggleId(id) {

@@ -2,8 +2,8 @@
 
 import { isNarrowed } from "./api.js";
 import { openDialog } from "./curation.js";
-import { announce, clamp, h, hasModifier, part } from "./dom.js";
-import { cloneForm } from "./parts.js";
+import { announce, clamp, h, hasModifier } from "./dom.js";
+import { clone, cloneForm } from "./parts.js";
 import { prefer, setPreference, switchTheme } from "./preferences.js";
 import { select } from "./selection.js";
 import { go, leaveRecord, state } from "./state.js";
@@ -43,7 +43,6 @@ export function mountKeys(view, focusQuery, views) {
 		event.preventDefault();
 	});
 
-	// Arrows lead into the view, or from record to record.
 	function enter(key) {
 		const now = view();
 		if (now?.step && (key === "ArrowLeft" || key === "ArrowRight")) now.step(key === "ArrowLeft" ? -1 : 1);
@@ -83,5 +82,5 @@ export function openJump(view) {
 
 export function openHelp() {
 	const box = h("input", { type: "checkbox", checked: prefer().keys, onchange: () => setPreference("keys", box.checked) });
-	openDialog("Keyboard", /** @type {HTMLTemplateElement} */ (part("help")).content.cloneNode(true), h("label.check", box, "Single keys are shortcuts"));
+	openDialog("Keyboard", clone("help"), h("label.check", box, "Single keys are shortcuts"));
 }

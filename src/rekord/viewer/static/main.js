@@ -51,7 +51,6 @@ function viewName() {
 	return name === "gallery" && !imageColumn() ? "table" : name;
 }
 
-/** What the URL keeps, of what views keep for themselves. @param {string[]} names */
 const keep = (names = KEPT) => Object.fromEntries(Object.entries(state().more).filter(([name]) => names.includes(name)));
 
 function drawHead() {
@@ -101,20 +100,18 @@ function drawBar() {
 	const special = finding !== undefined ? `finding ${finding}` : cell !== undefined ? `truth and prediction ${cellName(cell)}` : tag !== undefined ? `tag ${tag}` : null;
 	const without = keep(Object.keys(more).filter((name) => !SETS.includes(name)));
 	const chip = (change, label, text) => h("a.chip", { href: link({ ...change, at: 0 }), label }, printable(text, 80), h("span", { "aria-hidden": "true" }, " ×"));
-	const overlays = side().overlays.find((one) => one.image === imageColumn()?.name);
-	const [hasMasks, hasBoxes] = [Boolean(overlays?.masks.length), Boolean(overlays?.boxes.length)];
+	const overlays = side().overlays.filter((one) => one.image === imageColumn()?.name);
 	const tile = makeRange("Tile size", 96, 420, 12, prefer().tile, { oninput: () => setPreference("tile", Number(tile.value)) });
 	const toggleFacets = () => filterButton.setAttribute("aria-expanded", String(document.body.classList.toggle("show-facets")));
 	const filterButton = h("button.only-narrow", { "aria-expanded": String(document.body.classList.contains("show-facets")), onclick: toggleFacets }, "Filters");
-	show(
-		bar,
+	show(bar,
 		filterButton,
 		getSession().sql && queryForm,
 		special && chip({ more: without }, `${printable(special, 80)}: show all`, special),
 		filters.map((filter) => chip({ filters: filters.filter((one) => one !== filter) }, `Filter on ${printable(filter.feature, 60)}: remove`, filter.feature)),
-		isNarrowed() && h("button.link", { onclick: () => void selectAll() }, "Select all"),
+		isNarrowed() && h("button.link", { onclick: selectAll }, "Select all"),
 		h("span.spring"),
-		now === "gallery" && (hasMasks || hasBoxes) && overlayTools(hasMasks, hasBoxes, running.signal),
+		now === "gallery" && overlayTools(overlays, running.signal),
 		now === "gallery" && h("label.check.tile-size", "Size", tile),
 		h("button", { onclick: () => openJump(current) }, "Go to…"),
 	);
@@ -145,7 +142,7 @@ function drawView() {
 	const { error, splits } = side();
 	view.className = `view view-${name}`;
 	if (error) return show(view, h("h2.view-title", { tabindex: "-1" }, "This cannot be opened"), faultPanel(error));
-	if (!splits.length) return show(view, emptyState("No records"));
+	if (!splits.length) return show(view, emptyState("no-splits"));
 	show(view);
 	const mount = name === "record" ? mountRecord : findView(name)?.[2];
 	current = mount?.(view, running.signal) ?? null;
@@ -199,7 +196,6 @@ onPreference((changed) => {
 });
 onGone((isGone) => {
 	banner.hidden = !isGone;
-	show(banner, isGone ? "The server does not answer. It may have been stopped: run rekord view again. This page tries again by itself." : "");
 	if (!isGone && view.querySelector(".notice, .empty")) drawView();
 });
 

@@ -1,7 +1,7 @@
 // Sound, video, tensors and bytes of a record.
 
 import { ApiError, get, mediaAddress } from "./api.js";
-import { bytes, count, h, number, printable, show } from "./dom.js";
+import { bytes, clamp, count, h, number, printable, show } from "./dom.js";
 import { foldedTable, makeFigure, makePager, makeRange, showAnswer } from "./parts.js";
 
 /** @type {mountAudio} */
@@ -77,8 +77,7 @@ export function mountTensor(query, { name, value }, until) {
 			text.textContent = `slice ${shown} of ${slices}`;
 			const steps = Array.from({ length: STEPS }, (_, i) => h("i", { style: { background: `rgb(${heat(i / (STEPS - 1)).join(" ")})` } }));
 			const numbers = () => grid.slice(0, 48).map((row, i) => [String(i), ...row.slice(0, 16).map((one) => (typeof one === "number" ? number(one) : String(one)))]);
-			show(
-				body,
+			show(body,
 				drawHeat(grid, min, max),
 				h("p.heat-scale.small", number(min), h("span.heat-bar", { "aria-hidden": "true" }, steps), number(max), h("span.soft", ` mean ${number(Number(mean))}${exact ? "" : "; a cell is the mean of a block"}`)),
 				foldedTable("Numbers", ["row", ...(grid[0] ?? []).slice(0, 16).map((_, i) => String(i))], numbers),
@@ -104,7 +103,7 @@ function drawHeat(grid, min, max) {
 const HEAT = [[16, 24, 66], [24, 62, 110], [14, 104, 124], [42, 146, 114], [128, 184, 84], [246, 222, 96]];
 
 function heat(share) {
-	const at = Math.max(0, Math.min(share, 1)) * (HEAT.length - 1);
+	const at = clamp(share, 0, 1) * (HEAT.length - 1);
 	const low = Math.min(Math.floor(at), HEAT.length - 2);
 	return HEAT[low].map((value, i) => Math.round(value + (at - low) * (HEAT[low + 1][i] - value)));
 }
@@ -133,8 +132,7 @@ export function mountHex(query, until) {
 			h("li", h("span", style(part.first), part.name), ` ${count(part.bytes)} bytes at ${count(offset + part.first)}`, part.ok === false ? h("span.pill.alert", "does not match") : part.ok ? h("span.pill", "ok") : null),
 		);
 		const end = first + pairs.length;
-		show(
-			body,
+		show(body,
 			h("p.soft.small", `Frame at byte ${count(offset)} of the file, ${bytes(frame_bytes)}. Left: the position in the file.`),
 			h("ul.hex-parts", legend),
 			h("pre.hex", { tabindex: "0", label: "Bytes in hexadecimal" }, lines),

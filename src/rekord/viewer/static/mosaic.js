@@ -4,7 +4,7 @@ import { findColumn, getBytes, getSession, isNarrowed, onStatus, recordSet, side
 import { announce, clamp, count, h, hasModifier, onceAFrame, onResize, plural, printable, show } from "./dom.js";
 import { imageColumn } from "./gallery.js";
 import { classColour } from "./images.js";
-import { emptyState, errorPanel, makeSelect, makeTable } from "./parts.js";
+import { clone, emptyState, errorPanel, makeOptions, makeTable } from "./parts.js";
 import { onPreference } from "./preferences.js";
 import { go, recordState, state } from "./state.js";
 
@@ -23,32 +23,26 @@ const tileSize = (tiles) => (tiles <= 2000 ? 48 : tiles <= 10_000 ? 32 : tiles <
 export function mountMosaic(host, until) {
 	const image = imageColumn()?.name;
 	if (!image) {
-		show(host, emptyState("No images", "A mosaic needs an image in every record."));
+		show(host, emptyState("no-images"));
 		return null;
 	}
-	const canvas = h("canvas.mosaic-canvas", { tabindex: "0", role: "application", label: "Mosaic of records. Arrow keys move, Enter opens, x selects." });
-	const spacer = h("div.spacer");
-	const scroller = h("div.scroller.mosaic", canvas, spacer);
-	const words = h("output.reading");
-	const progress = h("progress", { max: 1, label: "Tiles loaded" });
+	show(host, clone("mosaic"));
+	const [sorted, progress, words, scroller, canvas, spacer, legend] = /** @type {NodeListOf<any>} */ (host.querySelectorAll("select, progress, output, .scroller, canvas, .spacer, details"));
 	const classes = side().columns.filter((one) => one.view === "class" && one.facet).map((one) => one.name);
 	let by = state().more.by ?? "";
-	const legend = h("details.mosaic-table", { hidden: true });
-	const sorted = makeSelect([FILE_ORDER, ...classes], by || FILE_ORDER, sortBy);
-	show(host, h("div.mosaic-tools", h("label", "Sort by ", sorted), progress, words), scroller, legend);
+	show(sorted, makeOptions([FILE_ORDER, ...classes]));
+	sorted.value = by || FILE_ORDER;
+	sorted.onchange = () => sortBy(sorted.value);
 
 	const { order: _, ...set } = recordSet();
 	const most = getSession().limits.tiles;
 	let px = tileSize(splitStatus()?.records ?? 1000);
-	/** @type {Batch[]} */
 	const batches = [];
-	/** @type {Line[]} */
 	let lines = [];
 	let total = 0;
 	let loaded = 0;
 	let columns = 1;
 	let cursor = 0;
-	/** @type {number[]} */
 	let places = []; // tile numbers in the order shown
 	let label = by || side().label || classes[0] || null;
 	let run = new AbortController();
@@ -125,7 +119,6 @@ export function mountMosaic(host, until) {
 		}
 	}
 
-	// Lines of tiles; sorted by class, each class begins a line below its name.
 	const arrange = onceAFrame(() => {
 		columns = Math.max(Math.floor(scroller.clientWidth / px), 1);
 		lines = [];

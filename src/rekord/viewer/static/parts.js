@@ -39,14 +39,13 @@ export const classDot = (code) => h("i.dot", { "aria-hidden": "true", style: { b
 /** @type {errorPanel} */
 export function errorPanel(error, title = "This cannot be shown") {
 	if (error instanceof ApiError) return faultPanel(error.told, title);
-	return h("div.notice", { role: "alert" }, h("b", "No answer from the server."), h("p", "It may have been stopped. Run rekord view again."));
+	return h("div.notice", { role: "alert" }, clone("no-answer"));
 }
 
 /** @type {faultPanel} */
 export function faultPanel(told, title = "This cannot be shown") {
 	const where = Object.entries(told.location ?? {}).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${typeof value === "number" ? count(value) : value}`);
-	return h(
-		"div.notice",
+	return h("div.notice",
 		{ role: "alert" },
 		h("b", told.code ? `${told.code}: ` : `${title}: `),
 		printable(told.what),
@@ -110,9 +109,12 @@ export async function showAnswer(host, until, request, draw, title) {
 /** @type {makeScrollable} */
 export const makeScrollable = (label, child, style = "") => h(`div.scroll-x${style}`, { tabindex: "0", role: "region", label }, child);
 
+/** @type {clone} */
+export const clone = (id) => /** @type {any} */ (part(id)).content.cloneNode(true);
+
 /** @type {cloneForm} */
 export function cloneForm(id, submit) {
-	const form = /** @type {any} */ (part(id)).content.firstElementChild.cloneNode(true);
+	const form = clone(id).querySelector("form");
 	form.onsubmit = (event) => (event.preventDefault(), submit());
 	return [form, form.elements];
 }
@@ -137,22 +139,21 @@ export function makeRange(label, min, max, step, value, props) {
 export const PAIRS = 100;
 
 /** @type {makePairList} */
-export function makePairList(items, chosen, first, total) {
+export function makePairList(items, chosen, first, total, twins) {
 	const list = items.map((item, i) => h("li", h("a", { href: linkMore({ pair: String(i) }), "aria-current": i === chosen && "true" }, item)));
-	return h("div", h("ul.pair-list", list), pager(first, PAIRS, total, { pair: "0" }));
+	return h("div.pair-columns", h("div", h("ul.pair-list", list), pager(first, PAIRS, total, { pair: "0" })), twins);
 }
 
 /** @type {makeSubtabs} */
 export const makeSubtabs = (label, tabs) => h("nav.subtabs", { label }, tabs.map(([text, href, isOn]) => h("a", { href, "aria-current": isOn && "true" }, text)));
 
 /** @type {emptyState} */
-export const emptyState = (title, text = null, child = null) => h("div.empty", h("h2", title), text && h("p", text), child);
+export const emptyState = (id, child = null) => h("div.empty", clone(id), child);
 
 /** @type {makeTable} */
 export function makeTable(caption, heads, rows, style = "") {
 	const cell = (value, i) => (i === 0 ? h("th", { scope: "row" }, value) : value instanceof HTMLTableCellElement ? value : typeof value === "number" ? h("td.n", count(value)) : h("td", value));
-	return h(
-		"table",
+	return h("table",
 		{ class: style },
 		h("caption.hidden-visually", caption),
 		heads.length && h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))),
@@ -181,8 +182,7 @@ export function pager(first, size, total, more = {}) {
 
 /** @type {makePager} */
 export const makePager = (label, first, previous, next, total, text, turn) =>
-	h(
-		"nav.pager",
+	h("nav.pager",
 		{ label },
 		h("button", { disabled: first === 0, onclick: () => turn(Math.max(previous, 0)) }, "Previous"),
 		h("span", text),

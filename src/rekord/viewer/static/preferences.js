@@ -63,6 +63,7 @@ export function apply() {
 export function switchTheme() {
 	const { theme } = preferences;
 	const isDark = theme === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : theme === "dark";
-	setPreference("theme", isDark ? "light" : "dark");
-	return isDark ? "light" : "dark";
+	const other = isDark ? "light" : "dark";
+	setPreference("theme", other);
+	return other;
 }

@@ -2,7 +2,7 @@
 
 import { getSession, post, sideIndex, splitName } from "./api.js";
 import { announce, bdi, h, number, plural, printable, show } from "./dom.js";
-import { cloneForm, errorPanel, makeScrollable, makeTable, mountTitled, recordLink } from "./parts.js";
+import { clone, cloneForm, errorPanel, makeScrollable, makeTable, mountTitled, recordLink } from "./parts.js";
 import { goMore, state } from "./state.js";
 
 /** @type {Mount} */
@@ -19,7 +19,7 @@ export function mountQuery(host, until) {
 		if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 	});
 	const handle = mountTitled(host, "SQL", form, body);
-	if (!getSession().sql) show(body, h("div.notice", "SQL needs DuckDB: ", h("code", "pip install 'rekord[sql]'")));
+	if (!getSession().sql) show(body, clone("no-sql"));
 
 	async function run() {
 		running = `q${performance.now()}`;

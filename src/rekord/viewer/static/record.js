@@ -33,14 +33,13 @@ export function mountRecord(host, until) {
 
 	function focus() {
 		wantsFocus = !shown;
-		/** @type {HTMLElement | null} */ (host.querySelector(".stage") ?? host.querySelector(".record-title"))?.focus();
+		/** @type {any} */ (host.querySelector(".stage") ?? host.querySelector(".record-title"))?.focus();
 	}
 
 	function navigation({ state: condition = "", file = null, file_record = 0, previous = null, next = null }) {
 		const box = selectBox(split, record);
 		onSelection(() => (box.checked = isSelected(split, record)), until);
-		return h(
-			"div.record-head",
+		return h("div.record-head",
 			h("h2.record-title", { tabindex: "-1" }, `Record ${count(record)}`, " ", stateBadge(condition)),
 			h("span.soft.file", file !== null && bdi(`${file}, record ${count(file_record)}`)),
 			h("nav.record-nav", { label: "Records" },
@@ -59,13 +58,11 @@ export function mountRecord(host, until) {
 		const features = [...answer.features, ...(answer.undeclared ?? [])];
 		const { record_bytes, decoded_bytes } = getSession().limits;
 		const isTooLarge = answer.state === "too_large";
-		show(
-			host,
+		show(host,
 			navigation(answer),
 			answer.error && faultPanel(answer.error),
 			findingsOf(answer.findings ?? []),
-			h(
-				"div.record-columns",
+			h("div.record-columns",
 				drawMedia(features),
 				h("div.record-facts",
 					isTooLarge && h("div.notice", h("b", `The record has ${bytes(answer.bytes)}. `), `Records over ${bytes(record_bytes)}, or ${bytes(decoded_bytes)} once decoded, are shown by their first bytes.`),
@@ -93,8 +90,7 @@ export function mountRecord(host, until) {
 			.sort((a, b) => Number(b.name === wanted) - Number(a.name === wanted));
 		media.append(...images.map((feature) => drawImage(feature, features, output)));
 		if (media.querySelector(".stage")) {
-			const [hasMask, hasBoxes] = [overlays.some((one) => one.masks.length), overlays.some((one) => one.boxes.length)];
-			media.prepend(h("div.stage-tools", (hasMask || hasBoxes) && overlayTools(hasMask, hasBoxes, until), output));
+			media.prepend(h("div.stage-tools", overlayTools(overlays, until), output));
 		}
 		for (const feature of features) {
 			const { value, name } = feature;
@@ -217,12 +213,14 @@ export function mountRecord(host, until) {
 }
 
 /** @type {overlayTools} */
-export function overlayTools(hasMask, hasBoxes, until) {
+export function overlayTools(overlays, until) {
+	const [hasMasks, hasBoxes] = ["masks", "boxes"].map((kind) => overlays.some((one) => one[kind].length));
+	if (!hasMasks && !hasBoxes) return null;
 	const element = h("div.overlay-tools", { role: "group", label: "Overlays" });
 	const toggle = (name, text) => h("label.check", h("input", { type: "checkbox", checked: prefer()[name], onchange: (event) => setPreference(name, event.target.checked) }), text);
 	function draw() {
 		const opacity = makeRange("Opacity of masks", 0, 1, 0.05, prefer().opacity, { oninput: () => setPreference("opacity", Number(opacity.value)) });
-		show(element, hasMask && [toggle("masks", "Masks"), opacity, toggle("patterns", "Patterns")], hasBoxes && toggle("boxes", "Boxes"));
+		show(element, hasMasks && [toggle("masks", "Masks"), opacity, toggle("patterns", "Patterns")], hasBoxes && toggle("boxes", "Boxes"));
 	}
 	draw();
 	onPreference((changed) => changed === "theme" || element.contains(document.activeElement) || draw(), until);

@@ -12,20 +12,18 @@ export function makeRows(until, { onPage, onTotal, onError }) {
 	const loading = new Map();
 	const pageOf = (index) => Math.floor(index / PAGE);
 	/** @type {Rows} */
-	const rows = { total: 0, complete: false, isLoaded: false, columns: [], at: (index) => known.get(index), isLoading: () => loading.size > 0, cell, load, want, fetchAgain, grow };
-
-	function cell(row, column) {
-		return row.cells[rows.columns.indexOf(column)] ?? null;
-	}
+	const rows = {
+		total: 0, complete: false, isLoaded: false, columns: [], want, fetchAgain, grow,
+		at: (index) => known.get(index),
+		cell: (row, column) => row.cells[rows.columns.indexOf(column ?? "")] ?? null,
+		isLoading: () => loading.size > 0,
+		load: (index) => loadPage(pageOf(index)),
+	};
 
 	function want(start, end) {
 		const [first, last] = [pageOf(start), pageOf(Math.max(end - 1, start))];
 		for (const [page, controller] of loading) if (page < first - 1 || page > last + 1) controller.abort();
 		for (let page = first; page <= last; page += 1) if (!known.has(Math.max(start, page * PAGE))) void loadPage(page);
-	}
-
-	function load(index) {
-		return loadPage(pageOf(index));
 	}
 
 	async function loadPage(page) {

@@ -14,13 +14,13 @@ const name = (split, record) => `${sideIndex()}\n${split}\n${record}`;
 
 export const isSelected = (split, record) => selected.has(name(split, record));
 
-/** The selected records of the side that is shown, in order. @returns {RecordKey[]} */
+/** @type {selectedRecords} */
 export function selectedRecords() {
 	return [...selected]
 		.map((one) => one.split("\n"))
 		.filter(([side]) => Number(side) === sideIndex())
 		.map(([, split, record]) => /** @type {RecordKey} */ ([split, Number(record)]))
-		.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]));
+		.sort((a, b) => a[0].localeCompare(b[0]) || a[1] - b[1]);
 }
 
 /** @type {select} */

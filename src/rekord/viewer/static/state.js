@@ -2,7 +2,7 @@
 
 import { hasModifier, makeEvent } from "./dom.js";
 
-const KNOWN = new Set(["view", "split", "record", "where", "sort", "at"]);
+const DEFAULTS = { view: "gallery", split: null, record: null, where: "", sort: "", at: 0 };
 
 /** @type {parseState} */
 function parseState(search) {
@@ -18,7 +18,7 @@ function parseState(search) {
 		} else if (name.startsWith("range.")) {
 			const [low, high] = value.split("..").map(Number);
 			if (!Number.isNaN(low) && !Number.isNaN(high)) filters.set(feature, { feature, range: [low, high] });
-		} else if (!KNOWN.has(name)) more[name] = value;
+		} else if (!Object.hasOwn(DEFAULTS, name)) more[name] = value;
 	}
 	return {
 		view: query.get("view") ?? "gallery",
@@ -32,23 +32,16 @@ function parseState(search) {
 	};
 }
 
-function wholeNumber(text) {
-	return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
-}
+const wholeNumber = (text) => (/^\d{1,15}$/.test(text ?? "") ? Number(text) : null);
 
 /** @param {State} state */
-function formatState({ view, split, record, where, filters, sort, at, more }) {
+function formatState({ filters, more, ...plain }) {
 	const query = new URLSearchParams();
-	if (view !== "gallery") query.set("view", view);
-	if (split !== null) query.set("split", split);
-	if (record !== null) query.set("record", String(record));
-	if (where) query.set("where", where);
+	for (const [name, value] of Object.entries(DEFAULTS)) if (plain[name] !== value) query.set(name, plain[name]);
 	for (const { feature, values, range } of filters) {
 		for (const value of values ?? []) query.append(`in.${feature}`, value);
 		if (range) query.set(`range.${feature}`, range.join(".."));
 	}
-	if (sort) query.set("sort", sort);
-	if (at) query.set("at", String(at));
 	for (const [name, value] of Object.entries(more)) query.set(name, value);
 	return `?${query}`;
 }
