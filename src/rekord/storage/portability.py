@@ -7,7 +7,7 @@
 | sync a folder  | `fsync` of its descriptor     | nothing: NTFS logs names by itself        |
 | swap two names | `renameat2`, `renamex_np`     | False: the caller makes two renames       |
 | replace        | `rename`                      | `MoveFileEx`, without the empty folder    |
-| memory limit   | `getrlimit`                   | None                                      |
+| memory limit   | `getrlimit`, `setrlimit`      | None                                      |
 
 Features are detected through Python (`hasattr`, `ImportError`), not derived from the system's name, so that a test
 can remove them.
@@ -294,6 +294,16 @@ def reduce_address_space() -> None:
     if address_space_limit() is not None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+def limit_private_memory(more_bytes: int) -> None:
+    """Bound what this process allocates from here on, where the system can: files that it maps do not count."""
+    if resource is None or not os.path.exists("/proc/self/statm"):
+        return
+    with open("/proc/self/statm", "rb") as file:
+        taken = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (taken + more_bytes,) * 2)
 
 
 def limit_process(memory_bytes: int, cpu_seconds: int) -> None:

@@ -108,7 +108,7 @@ class RecordSets:
         """Runs the conditions, and all other SQL."""
         from rekord.viewer.queries import QueryRunner
 
-        made: QueryRunner = self._session.part("queries", QueryRunner)
+        made: QueryRunner = self._session.part("queries", lambda: QueryRunner(self._session))
         return made
 
     def resolve(self, side: Side, split: SplitRecords, query: RecordSetQuery) -> RecordSet:

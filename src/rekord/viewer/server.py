@@ -77,9 +77,11 @@ def to_response(failure: Exception) -> Response:
         return json_response({"error": failure.failure.to_dict()}, 413)
     if isinstance(failure, media.UnsafeType):
         return json_response(_plain_error("value is not of a type that the page shows"), 415)
+    if isinstance(failure, QueryTimeout) and failure.cancelled:
+        return json_response(_plain_error("query was cancelled"), 504)
     if isinstance(failure, QueryTimeout):
-        what = "query was cancelled" if failure.cancelled else "query was over its time limit"
-        return json_response(_plain_error(what, do=None if failure.cancelled else "rekord query PATH SQL"), 504)
+        slow = error("U682", "query was over its time limit", do="rekord query PATH SQL")
+        return json_response({"error": slow.to_dict()}, 504)
     if isinstance(failure, TooManyQueries):
         return json_response(_plain_error("too many queries run at once"), 429, {"retry-after": "1"})
     if isinstance(failure, RekordError):
@@ -475,9 +477,8 @@ class Api:
         side = self._side_of(body)
         split = body.get("split")
         name = str(body.get("id") or "")[:100]
-        return json_response(
-            self.sets.queries.run(side, split if isinstance(split, str) else None, sql, limit=limit, name=name)
-        )
+        rows = self.sets.queries.run(side, split if isinstance(split, str) else None, sql, limit=limit, name=name)
+        return Response(rows, media_type="application/json")
 
     def cancel(self, body: Mapping[str, Any]) -> Response:
         """Stop a query."""

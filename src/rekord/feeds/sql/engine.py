@@ -22,6 +22,8 @@ _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _MAX_SHOWN_CHARS, _MAX_VALUE_CHARS = 200, 60
 _LINE_PREFIX = re.compile(r"^LINE \d+: ", re.MULTILINE)
 _PHYSICAL_COLUMN = re.compile(r"\brk(\d+)c(\d+)\b")
+_NO_BUFFER_MESSAGE = "ArrowBuffer: failed to allocate"
+"""How DuckDB reports, as an error of another kind, that there is no memory for a result."""
 _ADDRESS_SPACE_BYTES = 768 << 20
 """What DuckDB reserves for its threads when it opens a database. With less it crashes."""
 
@@ -174,7 +176,7 @@ def explain_duckdb_error(failure: BaseException, names: dict[tuple[int, int], st
     what, *more = [line.strip() for line in message.split("\n") if line.strip()] or [type(failure).__name__]
     what = re.sub(r"^[A-Z][\w ]* Error: ", "", what)
     hint = " ".join(more) or None
-    if isinstance(failure, package.OutOfMemoryException):
+    if isinstance(failure, package.OutOfMemoryException) or what.startswith(_NO_BUFFER_MESSAGE):
         return out_of_memory_error(_truncate(what, _MAX_SHOWN_CHARS))
     if isinstance(failure, package.PermissionException):
         return error(
