@@ -65,9 +65,10 @@ def _new_database(memory_bytes: int | None) -> Any:
     }
     if memory_bytes is not None:
         settings["memory_limit"] = f"{memory_bytes}B"
+    # Before the library is loaded: where it just does not fit, Python reports that in many ways.
+    check_address_space(_ADDRESS_SPACE_BYTES, "DuckDB")
     package = import_duckdb()
     check_working_directory()
-    check_address_space(_ADDRESS_SPACE_BYTES, "DuckDB")
     database = package.connect(":memory:", config=settings)
     database.execute("set lock_configuration = true")
     return database
