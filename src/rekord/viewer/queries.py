@@ -89,6 +89,10 @@ class _Run:
         self.stopped = ""
 
 
+class _ProcessEnded(Exception):
+    """The process ended without an answer."""
+
+
 class QueryRunner:
     """Runs queries in a process of their own, one after the other.
 
@@ -150,8 +154,14 @@ class QueryRunner:
         with self._lock:
             self._runs[name] = run
         try:
+            message = pickle.dumps(request)
             with self._turn:
-                return self._answer(run, pickle.dumps(request))
+                try:
+                    return self._answer(run, message)
+                except _ProcessEnded:  # perhaps before it got the query
+                    return self._answer(run, message)
+        except _ProcessEnded:
+            raise _exhausted_error("the process that ran it ended") from None
         finally:
             with self._lock:
                 if self._runs.get(name) is run:
@@ -176,8 +186,10 @@ class QueryRunner:
                             self._process = _Process()
         if run.stopped or self._closed:
             raise QueryTimeout(cancelled=run.stopped != "slow")
-        if answer is None or kind not in (RESULT, FAILURE):
-            raise _exhausted_error((answer or b"")[1:].decode() or "the process that ran it ended")
+        if not answer:
+            raise _ProcessEnded
+        if kind not in (RESULT, FAILURE):
+            raise _exhausted_error(answer[1:].decode())
         if kind == FAILURE:
             raise pickle.loads(answer[1:])
         return answer[1:]
