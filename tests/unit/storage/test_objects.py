@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
+import os
 import pickle
 import random
+import subprocess
+import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -626,26 +627,38 @@ def test_traffic_is_what_the_server_saw(server: ObjectServer, url: str) -> None:
 # Clients, processes, credentials.
 
 
-def _read_in_child(path: str, results: Any) -> None:
-    results.send((len(read_all(path)), measure_traffic().reads))
+FORK = """
+import multiprocessing, sys, warnings
+from rekord.storage.objects import OBJECTS
+from rekord.storage.traffic import measure_traffic
+
+def read():
+    return len(OBJECTS.head(sys.argv[1], 2000))
+
+def read_in_child(results):
+    results.send((read(), measure_traffic().reads))
+
+before = read()
+context = multiprocessing.get_context("fork")
+here, there = context.Pipe(duplex=False)
+child = context.Process(target=read_in_child, args=(there,))
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks while threads run, on new Pythons
+child.start()
+there.close()
+there = here.recv()
+child.join()
+print(before, there, child.exitcode, read())
+"""
 
 
 @pytest.mark.concurrency
 def test_a_forked_process_reads_with_a_client_of_its_own(server: ObjectServer, url: str) -> None:
     server.put("a", noise(1000))
-    read_all(f"{url}/a")
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    child = context.Process(target=_read_in_child, args=(f"{url}/a", there))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks while threads run, on new Pythons
-        child.start()
-    there.close()
-    assert here.poll(60)
-    assert here.recv() == (1000, 1)
-    child.join()
-    assert child.exitcode == 0
-    assert len(read_all(f"{url}/a")) == 1000
+    environment = {**os.environ, **server.variables()}
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, f"{url}/a"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "1000 (1000, 1) 0 1000\n", done.stderr
 
 
 def test_a_storage_is_pickled_without_its_clients(server: ObjectServer, url: str) -> None:
