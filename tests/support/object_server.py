@@ -224,10 +224,9 @@ class ObjectServer:
         await self._stop.wait()
         await site.stop()
         # Closing would wait for clients that do not read on; what was accepted just now is known only later.
-        for _ in range(3):
-            for connection in list(server.connections):
-                if connection.transport is not None:
-                    connection.transport.abort()
+        for _ in range(5):
+            for transport in list(self._loop._transports.values()):  # type: ignore[attr-defined]
+                transport.abort()
             await asyncio.sleep(0)
         await runner.cleanup()
 

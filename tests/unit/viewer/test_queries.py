@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from sample_conversions import PeakMemory
@@ -49,7 +50,7 @@ def query(viewer, sql, **more):
 def children(process):
     found = []
     for thread in os.listdir(f"/proc/{process}/task"):
-        with open(f"/proc/{process}/task/{thread}/children") as file:
+        with suppress(OSError), open(f"/proc/{process}/task/{thread}/children") as file:  # a thread may have ended
             found += [int(child) for child in file.read().split()]
     return [child for child in found if "rekord.viewer.query_process" in arguments_of(child)]
 
